@@ -81,6 +81,14 @@ class _UnknownLayer:
 
 UNKNOWN_LAYER: Any = _UnknownLayer()
 
+
+def _whole(x: object, columns: int) -> bool:
+    """Return whether x is a tensor of whole numbers with as many columns."""
+    if not isinstance(x, Tensor) or x.is_floating_point() or x.is_complex():
+        return False
+    return x.dim() == 2 and x.shape[1] == columns
+
+
 PRF = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
 
@@ -112,7 +120,8 @@ class Context:
     The hooks get a `Pass`, which `Encoding.prepare` returns: a Context with what wrappers set.
 
     Errors: ValueError for positions that are not two-dimensional or not signed whole numbers, for
-    more new tokens than positions, and for a memo of another type.
+    ids and slots of another length, for more new tokens than positions, and for a memo of another
+    type.
     """
 
     pos: Tensor
@@ -139,6 +148,11 @@ class Context:
             raise ValueError(
                 f"n_new must be within 1..{s}, the number of positions; got {self.n_new}"
             )
+        for name in () if torch.compiler.is_compiling() else ("ids", "slots"):
+            own = getattr(self, name)
+            if own is not None and not _whole(own, s):
+                given = f"{tuple(own.shape)} of {own.dtype}" if isinstance(own, Tensor) else own
+                raise ValueError(f"{name} must hold whole numbers, (B, {s}) as pos; got {given}")
         if not isinstance(self.memo, Memo):
             raise ValueError(f"memo must be a pezoo.Memo, got {type(self.memo).__name__}")
 
@@ -175,6 +189,11 @@ class Context:
         """
         key, earlier = f"{name}.{self.layer}", self.pos.shape[1] - self.new
         if earlier:
+            if key not in self.memo:
+                raise ValueError(
+                    f"the memo has no {name} of the {earlier} tokens before: pass the memo of "
+                    "their pass, Context(..., memo=memo)"
+                )
             new = torch.cat([self.memo[key].values[..., :earlier], new], -1)
         self.memo[key] = _Kept(new)
         return new

@@ -87,8 +87,8 @@ def answers(tables: Sequence[Table], catalog: Catalog) -> Iterator[Answer]:
 def _best(tasks: Sequence[TaskFront], budget: str) -> tuple[tuple[TaskFront, Entry], ...]:
     """Return the tasks of the encoding that solves most of them; () for none.
 
-    Fewer than ENOUGH seeds lose to more. Among equals, the best mean to a hundredth, then the
-    cheapest.
+    Fewer than ENOUGH seeds lose to more. Among those that solve as many with as many seeds, the
+    cheapest; where none is solved, the best mean to a hundredth, then the cheapest.
     """
     by_label: dict[str, list[tuple[TaskFront, Entry]]] = defaultdict(list)
     for one in tasks:
@@ -102,8 +102,10 @@ def _best(tasks: Sequence[TaskFront], budget: str) -> tuple[tuple[TaskFront, Ent
             bits = [entry.bits for _, entry in own if entry.bits is not None]
             return len(bits), seeds, -fmean(bits or [inf])
         mean = sum(entry.row.unseen.mean for _, entry in own if entry.row.unseen)
-        solved = sum(entry.solves for _, entry in own)
-        return seeds, solved, round(mean, 2), -(own[0][1].cost or 0.0), mean
+        solved = [entry.far[0] / entry.far[1] for _, entry in own if entry.solves]
+        cheap = -round(own[0][1].cost or inf, 1)
+        rest = (sum(solved), cheap, mean) if solved else (round(mean, 2), cheap, mean)
+        return seeds, len(solved), *rest
 
     best = max(by_label.values(), key=merit, default=[])
     return tuple(sorted(best, key=lambda pair: pair[1].merit, reverse=True))

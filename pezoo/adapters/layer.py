@@ -52,10 +52,10 @@ def attention(
     """Compute causal attention of one layer with an encoding -> (B, H, T, K).
 
     q (B, H, T, K), k and v (B, G, T, K) belong to new tokens, for G key-value heads. pos (B|1, T)
-    are their positions, by default those after the cached tokens; -1 is padding, and a position
-    that does not rise begins a document. x (B, T, D) are their token embeddings, for encodings that
-    read or change them. With a cache, queries attend to the tokens in it too, and the new tokens
-    are added to it. `told` are other fields of `Context`.
+    are their positions, by default those after the row's last cached token; -1 is padding, and a
+    position that does not rise begins a document. x (B, T, D) are their token embeddings, for
+    encodings that read or change them. With a cache, queries attend to the tokens in it too, and
+    the new tokens are added to it. `told` are other fields of `Context`.
 
     >>> import pezoo
     >>> q, k, v = torch.randn(3, 2, 4, 10, 8)
@@ -73,10 +73,9 @@ def attention(
     whose earlier keys change as the text grows; those of `prepare` and `attend`.
     """
     old = Cache() if cache is None else cache
-    name = _checked(q, encoding, cache)
-    start = 0 if old.pos is None else old.pos.shape[1]
+    name = _checked(q, k, v, encoding, cache)
     if pos is None:
-        pos = torch.arange(start, start + k.shape[2], device=q.device)[None]
+        pos = torch.arange(k.shape[2], device=q.device)[None] + _next(old.pos)
     fields: dict[str, Any] = {"pos": pos, **told}
     fields |= {key: _joined(getattr(old, key), fields[key]) for key in _TOKENS & {*fields}}
     ctx = Pass(**fields, x=x, n_new=k.shape[2], memo=old.memo)
@@ -92,7 +91,7 @@ def attention(
     return out
 
 
-def _checked(q: Tensor, encoding: Encoding, cache: Cache | None) -> str:
+def _checked(q: Tensor, k: Tensor, v: Tensor, encoding: Encoding, cache: Cache | None) -> str:
     """Return the encoding's name after checks of the arguments."""
     if not isinstance(encoding, Encoding):
         raise TypeError(
@@ -100,6 +99,13 @@ def _checked(q: Tensor, encoding: Encoding, cache: Cache | None) -> str:
         )
     if q.dim() != 4:
         raise ValueError(f"q must be (B, H, T, K), got {tuple(q.shape)}")
+    for name, own, width in (("k", k, q.shape[3]), ("v", v, v.shape[-1])):
+        b, _, t, _ = q.shape
+        if own.dim() != 4 or (own.shape[0], *own.shape[2:]) != (b, t, width):
+            raise ValueError(
+                f"{name} must be (B, G, T, K) = ({b}, G, {t}, {width}) beside q, got "
+                f"{tuple(own.shape)}"
+            )
     check_sizes(encoding.shape, n_heads=q.shape[1], d_head=q.shape[3])
     name = encoding.name or type(encoding).__name__
     if cache is not None and not encoding.prefix_stable:
@@ -107,6 +113,15 @@ def _checked(q: Tensor, encoding: Encoding, cache: Cache | None) -> str:
     if cache is not None and cache.encoding not in (None, name):
         raise ValueError(f"this cache was filled with {cache.encoding}: begin another for {name}")
     return name
+
+
+def _next(pos: Tensor | None) -> Tensor | int:
+    """Return the position after the last token of each row, (B|1, 1); 0 without any."""
+    if pos is None:
+        return 0
+    column = torch.arange(pos.shape[1], device=pos.device)
+    last = torch.where(pos >= 0, column, 0).amax(1, keepdim=True)
+    return pos.gather(1, last).clamp(min=-1) + 1
 
 
 def _embedded(

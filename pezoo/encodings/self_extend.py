@@ -56,8 +56,10 @@ class SelfExtend(Encoding):
         **sizes: Unpack[Sizes],
     ) -> None:
         super().__init__(shape, **sizes)
-        if group < 1 or window < 0:
-            raise ValueError(f"group must be at least 1 and window 0, got {group} and {window}")
+        if group < 1:
+            raise ValueError(f"group must be at least 1, got {group}")
+        if window < 0:
+            raise ValueError(f"window must be at least 0, got {window}")
         self.rope = RoPE(self.shape, base=base, layout=layout)
         self.group, self.window = group, window or max(1, self.shape.train_len // 2)
 

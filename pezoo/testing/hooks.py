@@ -234,24 +234,28 @@ def check_bias_forms(factory: Factory) -> None:
     """Check that the bias in every form that `bias_form` has equals `bias`, with its gradients."""
     encoding, (b, s) = build(factory, Shape(12, 3, 4, 2, 40)).double(), (2, 14)
     shared, own = torch.arange(s)[None], torch.arange(s).clamp(max=9) + torch.tensor([[0], [5]])
-    cases: list[tuple[Tensor, int, int, Tensor | None]]
-    cases = [(shared, 0, 1, None), (shared, 4, 1, None), (own, 0, b, None), (shared, 0, b, None)]
-    cases += [(shared, 0, 1, 2 * torch.arange(s))] * encoding.reads_distance
-    for pos, n_new, rows, distances in cases:
+    cases: list[tuple[Tensor, int, int, Tensor | None, int]]
+    cases = [(shared, 0, 1, None, 0), (shared, 4, 1, None, 0), (own, 0, b, None, 0)]
+    cases += [(shared, 0, b, None, 0), (shared, 0, 1, None, 1)]
+    cases += [(shared, 0, 1, 2 * torch.arange(s), 0)] * encoding.reads_distance
+    for pos, n_new, rows, distances, at in cases:
         ctx = context(tokens(b, s), pos, scale=torch.arange(4, 4 + rows), distances=distances)
-        layer = first_layer(encoding, ctx, inputs(encoding, b, s, torch.float64), n_new)
+        layer = first_layer(encoding, ctx, inputs(encoding, b, s, torch.float64), n_new, at)
         q, k = (y.detach().requires_grad_() for y in (layer.q, layer.k))
         if not (forms := [*_other_forms(encoding, q, k, layer.ctx)]):
             continue
-        bias = encoding.bias(q, k, alone(layer.ctx))
+        bias, where = encoding.bias(q, k, alone(layer.ctx)), f" in layer {at}" * (at > 0)
         leaves = {"q": q, "k": k, **dict(encoding.named_parameters())}
         for name, form, tolerance in forms:
             if bias is None:
                 raise AssertionError(f"bias_form returns {name}, but bias returns None")
-            close(_finite(form), _finite(bias), tolerance, f"bias_form: {name} differs from bias")
-            wanted, got = (_gradients(y, leaves) for y in (bias, form))
+            message = f"bias_form: {name} differs from bias{where}"
+            close(_finite(form), _finite(bias), tolerance, message)
+            rows = max(len(bias), len(form))
+            both = (y.expand(rows, -1, -1, -1) for y in (bias, form))
+            wanted, got = (_gradients(y, leaves) for y in both)
             for key in wanted:
-                message = f"bias_form: {name}: the gradient of {key} differs from that of bias"
+                message = f"bias_form: {name}: the gradient of {key} differs from bias's{where}"
                 allowed = 10 * tolerance * max(1.0, float(wanted[key].abs().max()))
                 close(got[key], wanted[key], allowed, message)
 

@@ -265,8 +265,13 @@ class Layer:
     logits: Tensor  # (B, H, T, S)
 
 
-def first_layer(encoding: Encoding, ctx: Pass, given: Inputs, n_new: int = 0) -> Layer:
-    """Run the first layer; with n_new, its last n_new tokens after a pass over the others."""
+def first_layer(
+    encoding: Encoding, ctx: Pass, given: Inputs, n_new: int = 0, layer: int = 0
+) -> Layer:
+    """Run the first layer; with n_new, its last n_new tokens after a pass over the others.
+
+    `layer`, with n_new=0: that layer, after those before it.
+    """
     s, generator = given.x.shape[1], draws()
     ends, start, earlier = ([s - n_new, s] if n_new else [s]), 0, given.k
     for end in ends:
@@ -276,7 +281,8 @@ def first_layer(encoding: Encoding, ctx: Pass, given: Inputs, n_new: int = 0) ->
         here = replace(ctx, pos=ctx.pos[:, :end], ids=ids, slots=slots, n_new=end - start)
         if n_new:
             here = replace(here, drawn=encoding.draw(here, generator=generator, length=s))
-        _, (_, embedded, _), (_, (q, k), here) = islice(walk(encoding, here, part), 3)
+        steps = islice(walk(encoding, here, part, layer + 1), 3 + 4 * layer)
+        _, (_, embedded, _), *_, (_, (q, k), here) = steps
         share = q.shape[1] // max(1, k.shape[1])
         require(
             share * k.shape[1] == q.shape[1] == encoding.shape.n_heads,

@@ -400,6 +400,12 @@ in_scores(
 in_scores(
     "of one pair", lambda slope, ctx, h, i, j: -slope[h] * ctx.distance(i, j).abs() * j.ne(j.min())
 )
+in_form(
+    ScoreMod,
+    InScores,
+    "in layer 1",
+    lambda self, q, k, ctx: InScores.bias_form(self, q, k, replace(ctx, layer=0), ScoreMod),
+)
 broken("bias_forms", "bias returns None", InScores, bias=lambda self, q, k, ctx: None)
 
 

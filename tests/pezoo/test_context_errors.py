@@ -23,6 +23,22 @@ def test_a_memo_that_is_a_dict():
         Context(torch.arange(3)[None], memo={})
 
 
+@pytest.mark.parametrize("name", ["ids", "slots"])
+@pytest.mark.parametrize(
+    "given", [torch.arange(4)[None], torch.arange(10), torch.zeros(1, 10), list(range(10))]
+)
+def test_ids_and_slots_that_do_not_fit(name, given):
+    with pytest.raises(ValueError, match=rf"{name} must hold whole numbers, \(B, 10\) as pos"):
+        Context(pos=POS, **{name: given})
+
+
+def test_decoding_without_the_memo_of_the_pass_before():
+    fox, new = pezoo.make("fox", SHAPE), torch.zeros(1, 1, 8)
+    ctx = fox.prepare(Context(pos=POS, x=new, n_new=1)).at(0, new)
+    with pytest.raises(ValueError, match="no fox of the 9 tokens before: pass the memo"):
+        fox.bias(torch.zeros(1, 2, 1, 4), torch.zeros(1, 2, 10, 4), ctx)
+
+
 @pytest.mark.parametrize(("tokens", "n_new"), [(11, None), (9, None), (2, 1)])
 def test_x_of_another_number_of_tokens(tokens, n_new):
     ctx = Context(pos=POS, x=torch.zeros(1, tokens, 8), n_new=n_new)

@@ -104,6 +104,20 @@ def test_a_cache_whose_rows_share_positions_goes_on_with_a_row_each():
     torch.testing.assert_close(got, want, atol=1e-6, rtol=1e-6)
 
 
+@pytest.mark.parametrize("begin", [[100, 101, 102, 103], [-1, -1, 0, 1], [0, 1, 2, 0]])
+def test_positions_continue_after_the_last_token_of_each_row(begin):
+    """Of a late start, of padding and of a second document."""
+    encoding, (x, q, k, v) = make("alibi"), inputs()
+    rows = torch.tensor([begin, range(4)])
+    pos = torch.cat([rows, rows[:, -1:] + torch.arange(1, 7)], 1)
+    cache = pezoo.Cache()
+    pezoo.attention(*(y[:, :, :4] for y in (q, k, v)), encoding, pos[:, :4], cache=cache)
+    got = pezoo.attention(*(y[:, :, 4:] for y in (q, k, v)), encoding, cache=cache)
+    assert torch.equal(cache.pos, pos)
+    want = long_form(encoding, x, q, k, v, pos)[:, :, 4:]
+    torch.testing.assert_close(got, want, atol=1e-6, rtol=1e-6)
+
+
 def test_ids_and_slots_are_those_of_the_new_tokens():
     class Reads(Encoding):
         def bias(self, q, k, ctx):
@@ -161,6 +175,9 @@ def test_what_does_not_fit_is_said():
     ):
         with pytest.raises(error, match=words):
             pezoo.attention(q, k, v, encoding, **options)
+    for bad in ((q, k[0], v), (q, k[:, :, 1:], v), (q, k[..., 1:], v), (q, k, v[:1])):
+        with pytest.raises(ValueError, match=r"must be \(B, G, T, K\) = \(2, G, 10, "):
+            pezoo.attention(*bad, rope)
     for sizes in ({"d_head": "8"}, {"d_head": 8.0}, {"d_head": True}, {"d_head": 0}):
         with pytest.raises(ValueError, match="d_head must be a whole number"):
             pezoo.RoPE(**sizes)

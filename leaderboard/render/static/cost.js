@@ -54,7 +54,7 @@
     PZ.textColumn("front", {
       title: "unbeaten",
       value: (row) => (edge.includes(row) ? "yes" : "no"),
-      help: "no other row shown is at least as good and as cheap",
+      help: "no other row shown is at least as good and as cheap; never an encoding with hints",
     }),
     {
       key: "decode",
@@ -86,7 +86,7 @@
     const left = all.length - rows.length;
     PZ.say("facts", [
       PZ.policyWords(table),
-      left && left + " encoding(s) without a number, or without a cost above 0, are in the table alone.",
+      left && "In the table alone, without a number or a cost above 0: " + left + ".",
       table.devices.length > 1
         ? "Runs on several devices: choose one to compare speeds."
         : "Measured on " + table.devices.join(", ") + ".",
