@@ -101,7 +101,7 @@ class PartialShape(Shape):
 
     def __init__(self, reader: str, **sizes: Unpack[Sizes]) -> None:
         width, heads = sizes.get("d_model"), sizes.get("n_heads")
-        if width and heads and "d_head" not in sizes:
+        if isinstance(width, int) and isinstance(heads, int) and heads and "d_head" not in sizes:
             if width % heads:
                 raise ValueError(f"{reader}: n_heads={heads} does not divide d_model={width}")
             sizes["d_head"] = width // heads

@@ -119,7 +119,7 @@ class Context:
 
     The hooks get a `Pass`, which `Encoding.prepare` returns: a Context with what wrappers set.
 
-    Errors: ValueError for positions that are not two-dimensional or not signed whole numbers, for
+    Errors: ValueError for positions that are not two-dimensional or not int64 or int32, for
     ids and slots of another length, for more new tokens than positions, and for a memo of another
     type.
     """
@@ -136,12 +136,13 @@ class Context:
     slots: Tensor | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.pos, Tensor):
+            raise ValueError(f"pos must be a tensor, torch.arange(10)[None]; got {self.pos!r}")
         kind = self.pos.dtype
-        real = kind.is_floating_point or kind.is_complex
-        if self.pos.dim() != 2 or real or not kind.is_signed:
+        if self.pos.dim() != 2 or kind not in (torch.int64, torch.int32):
             raise ValueError(
-                "pos must hold whole numbers, (1, S) or (B, S), such as torch.arange(10)[None]; "
-                f"got {tuple(self.pos.shape)} of {kind}"
+                "pos must hold whole numbers, (1, S) or (B, S) of int64 or int32, such as "
+                f"torch.arange(10)[None]; got {tuple(self.pos.shape)} of {kind}"
             )
         s = self.pos.shape[1]
         if self.n_new is not None and not 0 < self.n_new <= s:

@@ -18,6 +18,7 @@ class Cache:
 
     `length` is the planned length of the whole sequence, which `randomized` needs; None: that of
     the first pass. `layers` holds transformed keys (B, G, S, K') and values (B, G, S, K).
+    Errors: ValueError for a length that is not a whole number of at least 1.
     """
 
     length: int | None = None
@@ -27,6 +28,10 @@ class Cache:
     slots: Tensor | None = None  # (B|1, S)
     layers: list[tuple[Tensor, Tensor] | None] = field(default_factory=list)
     memo: Memo = field(default_factory=Memo)
+
+    def __post_init__(self) -> None:
+        if self.length is not None and (type(self.length) is not int or self.length < 1):
+            raise ValueError(f"length must be a whole number of at least 1, got {self.length!r}")
 
 
 class Told(TypedDict, total=False):

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad, softplus
 
 from pezoo.compiling import Kernel
@@ -196,6 +197,7 @@ class _Frobenius(Kernel):
         return y
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:
         e, a, s, norm = ctx.saved_tensors
         inner = torch.linalg.vecdot(g, e)  # (..., G, C)

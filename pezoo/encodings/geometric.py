@@ -76,7 +76,8 @@ def _passed(x: Tensor, distance: Tensor) -> Tensor:
 
     distance (B|1, T, S) is i - j.
     """
-    order = (2 * distance.abs() + (distance > 0)).argsort(dim=-1, stable=True)
+    near = (2 * distance.abs() + (distance > 0)).flip(-1)  # of two at one distance the later first
+    order = distance.shape[-1] - 1 - near.argsort(dim=-1, stable=True)
     there, back = (index[:, None].expand_as(x) for index in (order, order.argsort(dim=-1)))
     sums = x.gather(-1, there).cumsum(-1)
     return pad(sums[..., :-1], (1, 0)).gather(-1, back)

@@ -23,6 +23,24 @@ def test_a_memo_that_is_a_dict():
         Context(torch.arange(3)[None], memo={})
 
 
+@pytest.mark.parametrize("pos", [list(range(10)), POS.short(), POS.bool()])
+def test_positions_are_a_tensor_of_int64_or_int32(pos):
+    assert Context(POS.int()).new == 10
+    with pytest.raises(ValueError, match="pos must"):
+        Context(pos)
+
+
+@pytest.mark.parametrize("length", ["9", 9.0, -3, 0, True])
+def test_a_planned_length_is_a_whole_number(length):
+    with pytest.raises(ValueError, match="length must be a whole number of at least 1"):
+        pezoo.Cache(length=length)
+
+
+def test_sizes_of_another_type():
+    with pytest.raises(ValueError, match="d_model must be a whole number"):
+        pezoo.make("rope", d_model="16", n_heads=4)
+
+
 @pytest.mark.parametrize("name", ["ids", "slots"])
 @pytest.mark.parametrize(
     "given", [torch.arange(4)[None], torch.arange(10), torch.zeros(1, 10), list(range(10))]

@@ -3,6 +3,7 @@ import math
 import pytest
 import torch
 
+import pezoo
 from pezoo.adapters import attend, attention_mask
 from pezoo.base import Context, Shape
 from pezoo.encodings.geometric import Geometric
@@ -73,3 +74,12 @@ def test_far_logits_neither_overflow_nor_vanish():
     a.sum().backward()
     assert logits.grad is not None
     assert logits.grad.isfinite().all()
+
+
+def test_of_keys_at_one_position_the_later_comes_first():
+    bipe = pezoo.make("bipe:geometric", d_model=4, n_heads=1, n_layers=1)
+    torch.nn.init.zeros_(bipe.inner.w)
+    q, v = torch.zeros(1, 1, 5, 4), torch.eye(5)[None, None]
+    ids = torch.ones(1, 5, dtype=torch.long)  # one segment
+    (got,) = pezoo.attention(q, q, v, bipe, x=torch.zeros(1, 5, 4), ids=ids)[0, :, 4]
+    torch.testing.assert_close(got, torch.tensor([0.0625, 0.125, 0.25, 0.5, 0]))

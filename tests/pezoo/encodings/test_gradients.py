@@ -42,3 +42,13 @@ def test_gradients(text):
     assert torch.autograd.gradcheck(
         outputs, (*leaves, *encoding.parameters()), eps=1e-3, atol=1e-3, rtol=1e-2, fast_mode=True
     )
+
+
+@pytest.mark.parametrize("name", ["prism", "prism_spectral"])
+def test_a_second_derivative_that_is_not_there_is_said(name):
+    prism = build(lambda shape: pezoo.make(SMALL[name], shape), SHAPE).double()
+    x, q, k = (y.requires_grad_() for y in inputs(prism, 1, 4, torch.float64))
+    loss = pezoo.attention(q, k, k, prism, x=x).sum()
+    (first,) = torch.autograd.grad(loss, x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        first.square().sum().backward()
