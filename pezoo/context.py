@@ -82,11 +82,11 @@ class _UnknownLayer:
 UNKNOWN_LAYER: Any = _UnknownLayer()
 
 
-def _whole(x: object, columns: int) -> bool:
-    """Return whether x is a tensor of whole numbers with as many columns."""
+def _whole(x: object) -> bool:
+    """Return whether x is a tensor (B, S) of whole numbers."""
     if not isinstance(x, Tensor) or x.is_floating_point() or x.is_complex():
         return False
-    return x.dim() == 2 and x.shape[1] == columns
+    return x.dim() == 2
 
 
 PRF = Callable[[Tensor, Tensor, Tensor | None], Tensor]
@@ -120,8 +120,8 @@ class Context:
     The hooks get a `Pass`, which `Encoding.prepare` returns: a Context with what wrappers set.
 
     Errors: ValueError for positions that are not two-dimensional or not int64 or int32, for
-    ids and slots of another length, for more new tokens than positions, and for a memo of another
-    type.
+    ids and slots that hold no whole numbers, for more new tokens than positions, and for a memo of
+    another type.
     """
 
     pos: Tensor
@@ -149,11 +149,10 @@ class Context:
             raise ValueError(
                 f"n_new must be within 1..{s}, the number of positions; got {self.n_new}"
             )
-        for name in () if torch.compiler.is_compiling() else ("ids", "slots"):
-            own = getattr(self, name)
-            if own is not None and not _whole(own, s):
+        for name, own in (("ids", self.ids), ("slots", self.slots)):
+            if own is not None and not _whole(own):
                 given = f"{tuple(own.shape)} of {own.dtype}" if isinstance(own, Tensor) else own
-                raise ValueError(f"{name} must hold whole numbers, (B, {s}) as pos; got {given}")
+                raise ValueError(f"{name} must hold whole numbers, (B, S); got {given}")
         if not isinstance(self.memo, Memo):
             raise ValueError(f"memo must be a pezoo.Memo, got {type(self.memo).__name__}")
 

@@ -42,11 +42,9 @@ def test_sizes_of_another_type():
 
 
 @pytest.mark.parametrize("name", ["ids", "slots"])
-@pytest.mark.parametrize(
-    "given", [torch.arange(4)[None], torch.arange(10), torch.zeros(1, 10), list(range(10))]
-)
+@pytest.mark.parametrize("given", [torch.arange(10), torch.zeros(1, 10), list(range(10))])
 def test_ids_and_slots_that_do_not_fit(name, given):
-    with pytest.raises(ValueError, match=rf"{name} must hold whole numbers, \(B, 10\) as pos"):
+    with pytest.raises(ValueError, match=rf"{name} must hold whole numbers, \(B, S\)"):
         Context(pos=POS, **{name: given})
 
 
