@@ -81,15 +81,14 @@ class _UnknownLayer:
 
 UNKNOWN_LAYER: Any = _UnknownLayer()
 
+PRF = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+
 
 def _whole(x: object) -> bool:
     """Return whether x is a tensor (B, S) of whole numbers."""
-    if not isinstance(x, Tensor) or x.is_floating_point() or x.is_complex():
+    if not isinstance(x, Tensor):
         return False
-    return x.dim() == 2
-
-
-PRF = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+    return x.dim() == 2 and not (x.is_floating_point() or x.is_complex())
 
 
 @dataclass(frozen=True)

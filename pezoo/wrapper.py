@@ -63,6 +63,11 @@ class Wrapper(Encoding):
         """Return what is wrapped, in a class that wraps several."""
         return [self.inner]
 
+    def refuse_itself(self, why: str) -> None:
+        """Raise ValueError if it wraps another one of its class, at any depth."""
+        if any(isinstance(part, type(self)) for part in self.inner.modules()):
+            raise ValueError(f"{self.name} cannot wrap itself: {why}")
+
     def claim(self) -> None:
         """Set the claims that the class leaves open."""
         for claim, follows in CLAIMS.items():

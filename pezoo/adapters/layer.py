@@ -30,8 +30,13 @@ class Cache:
     memo: Memo = field(default_factory=Memo)
 
     def __post_init__(self) -> None:
-        if self.length is not None and (type(self.length) is not int or self.length < 1):
-            raise ValueError(f"length must be a whole number of at least 1, got {self.length!r}")
+        check_length(self.length)
+
+
+def check_length(length: object) -> None:
+    """Raise ValueError for a planned length that is neither None nor a whole number from 1."""
+    if length is not None and not (type(length) is int and length > 0):
+        raise ValueError(f"length must be a whole number of at least 1, or None; got {length!r}")
 
 
 class Told(TypedDict, total=False):
@@ -104,8 +109,8 @@ def _checked(q: Tensor, k: Tensor, v: Tensor, encoding: Encoding, cache: Cache |
         )
     if q.dim() != 4:
         raise ValueError(f"q must be (B, H, T, K), got {tuple(q.shape)}")
-    for name, own, width in (("k", k, q.shape[3]), ("v", v, v.shape[-1])):
-        b, _, t, _ = q.shape
+    b, _, t, size = q.shape
+    for name, own, width in (("k", k, size), ("v", v, v.shape[-1])):
         if own.dim() != 4 or (own.shape[0], *own.shape[2:]) != (b, t, width):
             raise ValueError(
                 f"{name} must be (B, G, T, K) = ({b}, G, {t}, {width}) beside q, got "

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AutoConfig, DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
+from pezoo.adapters.layer import check_length
 from pezoo.adapters.transformers_pass import NAME, attention, begin, enter
 from pezoo.base import Context, Encoding, Pass, Shape
 from pezoo.functional import encodings_in, parameter_groups
@@ -89,8 +90,7 @@ def _check_arguments(model: object, encoding: object, length: object) -> None:
         )
     if not isinstance(model, PreTrainedModel):
         raise ValueError(f"expected a model of transformers, got a {type(model).__name__}")
-    if length is not None and not (type(length) is int and length > 0):
-        raise ValueError(f"length must be None or a whole number, at least 1; got {length!r}")
+    check_length(length)
 
 
 def load(

@@ -209,8 +209,7 @@ def by_document(layer: CursorLayer, x: Tensor, ctx: Pass) -> tuple[Tensor, Past]
     pos = torch.arange(size, device=x.device)
     pos = torch.where(pos < counts[..., None], pos, -1).flatten(0, 1)  # (B M, L)
     apiece = {name: apart(y) for name, y in drawn.items() if y.dim() > 1} | tokens_first(pos)
-    own = replace(ctx, pos=pos, ids=None, slots=None, n_new=None, drawn=apiece)
-    streams, past = layer(apart(x), own, None)
+    streams, past = layer(apart(x), replace(ctx, pos=pos, n_new=None, drawn=apiece), None)
     streams = streams.reshape(b, m * size, *streams.shape[2:])
     last = torch.arange(b, device=x.device) * m + number[:, -1]
     return take(streams, slot.clamp(max=m * size - 1)), past.reorder(last)

@@ -59,8 +59,7 @@ class BiPE(Wrapper):
         **sizes: Unpack[Sizes],
     ) -> None:
         super().__init__(shape, make_inner, **sizes)
-        if any(isinstance(part, BiPE) for part in self.inner.modules()):
-            raise ValueError("bipe cannot wrap itself: give one all separators")
+        self.refuse_itself("give one all separators")
         if not separators or max_pos < 1:
             raise ValueError(f"separators needs an id, and max_pos at least 1; got {max_pos}")
         self.separators = separators

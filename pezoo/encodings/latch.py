@@ -47,8 +47,7 @@ class Latch(Wrapper):
         **sizes: Unpack[Sizes],
     ) -> None:
         super().__init__(shape, make_inner, **sizes)
-        if any(isinstance(part, Latch) for part in self.inner.modules()):
-            raise ValueError("latch cannot wrap itself: one gate network is enough")
+        self.refuse_itself("one gate network is enough")
         self.order_blind = False
         d = self.shape.d_model
         hidden = round(d * 100 / 64) if hidden is None else hidden

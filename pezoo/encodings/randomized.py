@@ -72,8 +72,7 @@ class Randomized(Wrapper):
             choice("sample", sample, ("positions", "distances"))
         usual = "distances" if self.inner.random_distances else "positions"
         sample = usual if sample is None else sample
-        if any(isinstance(part, Randomized) for part in self.inner.modules()):
-            raise ValueError("randomized cannot wrap itself: one draw is enough")
+        self.refuse_itself("one draw is enough")
         if sample == "distances" and not self.inner.reads_distance:
             raise ValueError(
                 f"sample=distances needs an encoding that reads distances, as relative or alibi "

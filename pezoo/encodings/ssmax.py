@@ -61,8 +61,8 @@ class SSMax(Wrapper):
         **sizes: Unpack[Sizes],
     ) -> None:
         super().__init__(shape, make_inner, **sizes)
-        if scale_bias and any(isinstance(part, SSMax) for part in self.inner.modules()):
-            raise ValueError("scale_bias is not for another ssmax inside: set it in that one")
+        if scale_bias:
+            self.refuse_itself("to scale the bias once, set it in that one")
         if floor < 0:
             raise ValueError(f"floor must be at least 0, got {floor}")
         self.scale_bias, self.floor, self.rate = scale_bias, floor, rate

@@ -19,8 +19,8 @@ from pezoo.testing.probe import (
     decodes,
     draws,
     finite,
-    first_layer,
     inputs,
+    one_layer,
     require,
     run,
     same_tokens,
@@ -74,7 +74,7 @@ def check_bfloat16(factory: Factory) -> None:
     @torch.no_grad()
     def embedded_and_logits(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         encoding = build(factory).to(torch.bfloat16).to(dtype)
-        layer = first_layer(encoding, alone(ctx), inputs(encoding, 3, 10, dtype))
+        layer = one_layer(encoding, alone(ctx), inputs(encoding, 3, 10, dtype))
         return layer.embedded.float(), layer.logits.float()
 
     with suppress(PositionError):
@@ -136,7 +136,7 @@ def _hooks(encoding: Encoding, pos: Tensor) -> tuple[Tensor, Tensor, Tensor, Ten
     same = torch.ones_like(pos)[None]
     ctx = context(same, pos[None], scale=torch.tensor([5]), slots=same)
     with torch.no_grad():
-        layer = first_layer(encoding, ctx, given)
+        layer = one_layer(encoding, ctx, given)
         logits = layer.logits[0, :, -1]
     return layer.embedded[0], layer.q[0].movedim(1, 0), layer.k[0].movedim(1, 0), logits.mT
 
@@ -193,9 +193,7 @@ def check_heads(factory: Factory) -> None:
     given = inputs(encoding, 2, 8, torch.float64)
     for pos in [] if first is None else [2 * torch.arange(8)[None]]:
         with torch.no_grad():
-            plain, moved = (
-                first_layer(encoding, context(ids, p), given).logits for p in (None, pos)
-            )
+            plain, moved = (one_layer(encoding, context(ids, p), given).logits for p in (None, pos))
         message = (
             f"heads_with_positions is {first}, but positions change the logits of a later head"
         )
@@ -291,7 +289,7 @@ def check_future(factory: Factory) -> None:
         return
     given = inputs(encoding, 1, t, torch.float64)
     with torch.no_grad():
-        bias = first_layer(encoding, context(tokens(1, t)), given).bias
+        bias = one_layer(encoding, context(tokens(1, t)), given).bias
     if bias is None or bias.shape[-2:] != (t, t):
         return
     earlier, later = bias.diagonal(-d, -2, -1), bias.diagonal(d, -2, -1)
@@ -317,7 +315,7 @@ def check_prf(factory: Factory) -> None:
         require(bool((prf.sum(-1) - 1).abs().max() < TOLERANCE), message)
     given = same_tokens(encoding, n, torch.float32)
     with torch.no_grad():
-        layer = first_layer(encoding, context(tokens(1, 1).expand(1, n)), given)
+        layer = one_layer(encoding, context(tokens(1, 1).expand(1, n)), given)
         logits = layer.logits[0].flatten(1)  # (H, pairs)
     later = torch.ones(n, n, dtype=torch.bool).triu(1).flatten()
     kinds = torch.unique(prf.flatten(0, 1), dim=0, return_inverse=True)[1]

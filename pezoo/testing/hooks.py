@@ -23,8 +23,8 @@ from pezoo.testing.probe import (
     context,
     draws,
     finite,
-    first_layer,
     inputs,
+    one_layer,
     require,
     run,
     tokens,
@@ -234,13 +234,13 @@ def check_bias_forms(factory: Factory) -> None:
     """Check that the bias in every form that `bias_form` has equals `bias`, with its gradients."""
     encoding, (b, s) = build(factory, Shape(12, 3, 4, 2, 40)).double(), (2, 14)
     shared, own = torch.arange(s)[None], torch.arange(s).clamp(max=9) + torch.tensor([[0], [5]])
-    cases: list[tuple[Tensor, int, int, Tensor | None, int]]
-    cases = [(shared, 0, 1, None, 0), (shared, 4, 1, None, 0), (own, 0, b, None, 0)]
-    cases += [(shared, 0, b, None, 0), (shared, 0, 1, None, 1)]
-    cases += [(shared, 0, 1, 2 * torch.arange(s), 0)] * encoding.reads_distance
-    for pos, n_new, rows, distances, at in cases:
+    cases: list[tuple[int, Tensor, int, int, Tensor | None]]
+    cases = [(0, shared, 0, 1, None), (1, shared, 0, 1, None), (0, shared, 4, 1, None)]
+    cases += [(0, own, 0, b, None), (0, shared, 0, b, None)]
+    cases += [(0, shared, 0, 1, 2 * torch.arange(s))] * encoding.reads_distance
+    for at, pos, n_new, rows, distances in cases:
         ctx = context(tokens(b, s), pos, scale=torch.arange(4, 4 + rows), distances=distances)
-        layer = first_layer(encoding, ctx, inputs(encoding, b, s, torch.float64), n_new, at)
+        layer = one_layer(encoding, ctx, inputs(encoding, b, s, torch.float64), n_new, at)
         q, k = (y.detach().requires_grad_() for y in (layer.q, layer.k))
         if not (forms := [*_other_forms(encoding, q, k, layer.ctx)]):
             continue
@@ -251,8 +251,8 @@ def check_bias_forms(factory: Factory) -> None:
                 raise AssertionError(f"bias_form returns {name}, but bias returns None")
             message = f"bias_form: {name} differs from bias{where}"
             close(_finite(form), _finite(bias), tolerance, message)
-            rows = max(len(bias), len(form))
-            both = (y.expand(rows, -1, -1, -1) for y in (bias, form))
+            most = max(len(bias), len(form))
+            both = (y.expand(most, -1, -1, -1) for y in (bias, form))
             wanted, got = (_gradients(y, leaves) for y in both)
             for key in wanted:
                 message = f"bias_form: {name}: the gradient of {key} differs from bias's{where}"
@@ -311,7 +311,7 @@ def check_grouped_heads(factory: Factory) -> None:
     x, q, k = inputs(encoding, b, s, torch.float64)
 
     def logits(keys: Tensor) -> Tensor:
-        layer = first_layer(encoding, context(ids, drawn=drawn), Inputs(x, q, keys))
+        layer = one_layer(encoding, context(ids, drawn=drawn), Inputs(x, q, keys))
         return layer.logits.nan_to_num(neginf=-1e9)
 
     for n in (1, 2):

@@ -265,13 +265,10 @@ class Layer:
     logits: Tensor  # (B, H, T, S)
 
 
-def first_layer(
+def one_layer(
     encoding: Encoding, ctx: Pass, given: Inputs, n_new: int = 0, layer: int = 0
 ) -> Layer:
-    """Run the first layer; with n_new, its last n_new tokens after a pass over the others.
-
-    `layer`, with n_new=0: that layer, after those before it.
-    """
+    """Run a layer; with n_new, the first, on its last n_new tokens after a pass over the others."""
     s, generator = given.x.shape[1], draws()
     ends, start, earlier = ([s - n_new, s] if n_new else [s]), 0, given.k
     for end in ends:
