@@ -58,10 +58,10 @@ def score_mod(
     query_pos, pos = ctx.query_pos, ctx.pos
 
     if isinstance(bias, ScoreMod):
-        value = bias.value
+        value, several = bias.value, len(pos) > 1
 
         def of_positions(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-            row = b * (len(pos) > 1)
+            row = b * several
             return score + value(h, query_pos[row, i], pos[row, j])
 
         return of_positions
@@ -84,16 +84,18 @@ def block_mask(ctx: Context, mask: Tensor | None = None, causal: bool = False) -
     document = torch.zeros_like(ctx.pos[:1]) if causal else ctx.document
     of_keys = document if causal else torch.where(ctx.key_mask, document, -1)
 
+    rows = len(document if mask is None else mask)
+    several = rows > 1  # not in the functions: torch.compile cannot multiply by a symbolic bool
+
     def of_context(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        row, i = b * (len(document) > 1), column[i]
+        row, i = b * several, column[i]
         return ((document[row, i] == of_keys[row, j]) & (j <= i)) | (j == i)
 
     def of_tensor(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         assert mask is not None
-        return mask[b * (len(mask) > 1), h * 0, i, j]
+        return mask[b * several, h * 0, i, j]
 
     seen = of_context if mask is None else of_tensor
-    rows = len(document) if mask is None else len(mask)
     create = _torch("create_block_mask", compiled=device.type == "cuda")
     found: BlockMask = create(seen, rows, None, ctx.new, s, device=device)
     return found

@@ -17,10 +17,12 @@ pytestmark = [
 def test_cuda_agrees_with_float64_on_the_cpu(name, dtype, tolerance):
     ids = tokens()
     ctx = context(ids)
+    torch.manual_seed(0)  # of random positions, drawn on the CPU
     expected = Probe(build(lambda shape: make(name, shape), SHAPE))(ids, ctx)
     probe = Probe(build(lambda shape: make(name, shape), SHAPE), dtype)
     probe.table, probe.qkv, probe.out = (x.cuda() for x in (probe.table, probe.qkv, probe.out))
     probe.encoding.cuda()
     moved = context(ids.cuda(), ctx.pos.cuda())
+    torch.manual_seed(0)
     out = probe(ids.cuda(), moved)
     assert (out.cpu().double() - expected).abs().max() < tolerance * expected.abs().max()

@@ -119,6 +119,12 @@ def test_teacher_forcing_that_is_not_decoding_is_an_error(leak):
     check_decoding(trainer.model, trainer.task, trainer.config)
 
 
+def test_rounding_in_float32_is_no_error():
+    eps = {dtype: 1e5 * torch.finfo(dtype).eps for dtype in (torch.float32, torch.float64)}
+    trainer = looking_ahead(lambda x, ctx: x * (1 + eps[x.dtype] * x.shape[1]))
+    check_decoding(trainer.model, trainer.task, trainer.config)
+
+
 def test_a_mode_that_looks_ahead_is_an_error():
     trainer = looking_ahead(lambda x, ctx: LEAKS["next token"](x, ctx) if ctx.mode else x)
     trainer.model.encoding.modes = ("peek",)
