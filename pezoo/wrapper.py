@@ -8,6 +8,7 @@ from torch import Tensor
 
 from pezoo.base import (
     BiasForm,
+    Columns,
     Context,
     Encoding,
     FormKind,
@@ -17,6 +18,7 @@ from pezoo.base import (
     Shape,
     Sizes,
 )
+from pezoo.functional import at_least_float32
 from pezoo.pictures import Picture
 from pezoo.registry import make
 
@@ -140,3 +142,41 @@ class Wrapper(Encoding):
 
     def pictures(self, layers: Sequence[Pass]) -> list[Picture]:
         return self.inner.pictures(layers)
+
+
+class ScaledQueries(Wrapper):
+    """An encoding around `inner` that multiplies its queries by a `factor`.
+
+    What `inner` adds to the logits, or replaces them by, is computed from the queries before that.
+    """
+
+    def factor(self, ctx: Pass) -> Tensor:
+        """Return f, (B|1, H|1, T, 1), float32 at least."""
+        raise NotImplementedError
+
+    def transform(self, q: Tensor, k: Tensor, ctx: Pass) -> tuple[Tensor, Tensor]:
+        q, k = super().transform(q, k, ctx)
+        return at_least_float32(q) * self.factor(ctx), k
+
+    def bias(self, q: Tensor, k: Tensor, ctx: Pass) -> Tensor | None:
+        return super().bias(self._before(q, ctx) if self._has_bias() else q, k, ctx)
+
+    def bias_form(self, q: Tensor, k: Tensor, ctx: Pass, kind: FormKind) -> BiasForm | None:
+        if kind is Columns and self._has_bias():  # which hold the queries
+            return None
+        return super().bias_form(q, k, ctx, kind)
+
+    def scores(self, q: Tensor, k: Tensor, ctx: Pass) -> Tensor | None:
+        if not self.replaces_scores:
+            return None
+        scores = super().scores(self._before(q, ctx), k, ctx)
+        return None if scores is None else scores * self.factor(ctx)
+
+    def _before(self, q: Tensor, ctx: Pass) -> Tensor:
+        factor = self.factor(ctx)
+        return q / factor.where(factor != 0, 1.0)
+
+    def _has_bias(self) -> bool:
+        """Return whether a part has a bias that is not, or not always, a function of positions."""
+        parts = [part for part in self.inner.modules() if isinstance(part, Encoding)]
+        return any(type(part).bias not in (Encoding.bias, Wrapper.bias) for part in parts)

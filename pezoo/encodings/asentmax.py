@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -11,11 +11,11 @@ from torch.nn.functional import layer_norm, pad, softplus
 from pezoo.base import Encoding, Pass, Shape, Sizes
 from pezoo.functional import at_least_float32, visible_keys
 from pezoo.registry import register
-from pezoo.wrapper import Wrapper
+from pezoo.wrapper import ScaledQueries
 
 
 @register("asentmax")
-class ASEntmax(Wrapper):
+class ASEntmax(ScaledQueries):
     """Replace softmax by entmax, which gives most keys 0, at a temperature that each query learns.
 
     Formula: weights = [(alpha - 1) z - tau]_+^(1 / (alpha - 1)), tau such that they sum to 1; z_ij
@@ -74,10 +74,6 @@ class ASEntmax(Wrapper):
         factor = (1 + softplus(b) * power).mT[..., None]
         return pad(factor, (0, 0, 0, 0, self.first_free, 0), value=1.0)
 
-    def transform(self, q: Tensor, k: Tensor, ctx: Pass) -> tuple[Tensor, Tensor]:
-        q, k = super().transform(q, k, ctx)
-        return at_least_float32(q) * self.factor(ctx), k
-
     def weights(self, logits: Tensor, ctx: Pass) -> Tensor | None:
         return entmax(logits, self.alpha) if self.alpha > 1 else None
 
@@ -87,26 +83,40 @@ class ASEntmax(Wrapper):
 
 
 def entmax(logits: Tensor, alpha: float) -> Tensor:
-    """Return [(alpha - 1) z - tau]_+^(1 / (alpha - 1)) over the last axis, 1 < alpha <= 2.
-
-    tau is the root of a convex function that falls, to which Newton's steps from the left climb.
-    The last step has a gradient: that of the root, by the implicit function theorem.
-    """
-    power = 1 / (alpha - 1)
-    z = (alpha - 1) * at_least_float32(logits)
-    z = z - z.detach().amax(-1, keepdim=True)
-
-    def above(z: Tensor, tau: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the sum of the weights at tau less 1, and its slope."""
-        over = (z - tau).clamp(min=0)
-        less = over ** (power - 1) if power > 1 else (over > 0).to(over.dtype)
-        return (over * less).sum(-1, keepdim=True) - 1, power * less.sum(-1, keepdim=True)
-
-    tau = torch.full_like(z[..., :1], -1.0)
-    with torch.no_grad():
-        for _ in range(8 + math.ceil(math.log(z.shape[-1]))):
-            rest, slope = above(z, tau)
-            tau = tau + rest / slope
-    rest, slope = above(z, tau)
-    weights = (z - (tau + rest / slope.detach())).clamp(min=0) ** power
+    """Return [(alpha - 1) z - tau]_+^(1 / (alpha - 1)) over the last axis, 1 < alpha <= 2."""
+    weights: Tensor = _Entmax.apply(at_least_float32(logits), alpha)  # type: ignore[no-untyped-call]
     return weights.to(logits.dtype)
+
+
+class _Entmax(torch.autograd.Function):
+    """tau is the root of a convex function that falls, to which Newton's steps from the left climb.
+
+    With s = w^(2 - alpha) where w > 0, the gradient g becomes s (g - s g / sum(s)), Peters et al.
+    2019, Section 3.3.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, alpha: float) -> Tensor:
+        power = 1 / (alpha - 1)
+        z = (alpha - 1) * logits
+        z = z - z.amax(-1, keepdim=True)
+        tau = torch.full_like(z[..., :1], -1.0)
+        for _ in range(9 + math.ceil(math.log(z.shape[-1]))):
+            over = (z - tau).clamp(min=0)
+            less = over ** (power - 1) if power > 1 else (over > 0).to(over.dtype)
+            rest, slope = (
+                (over * less).sum(-1, keepdim=True) - 1,
+                power * less.sum(-1, keepdim=True),
+            )
+            tau = tau + rest / slope
+        weights: Tensor = (z - tau).clamp(min=0) ** power
+        ctx.save_for_backward(weights)
+        ctx.alpha = alpha
+        return weights
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        (weights,) = ctx.saved_tensors
+        live = weights > 0
+        s = weights.where(live, 1.0) ** (2 - ctx.alpha) * live
+        return s * (grad - (s * grad).sum(-1, keepdim=True) / s.sum(-1, keepdim=True)), None

@@ -30,7 +30,7 @@ class Randomized(Wrapper):
     batch, one per forward pass, at evaluation as in training, on the CPU. n is the largest of
     the planned length, the highest position + 1 and, unless documents are packed, the number of
     columns that hold a token: decoding keeps the first draw, in ctx.memo. -1, no token, stays
-    -1.
+    -1. Around nope and bipe, which do not read these positions, it changes nothing.
     Options: max_len, which is L; sample, "positions" or "distances", by default what the paper
     draws: distances around ALiBi, positions around everything else (its code draws distances around
     the relative form too: sample=distances); sorted=false leaves what is drawn in random order, the

@@ -9,17 +9,17 @@ from torch import Tensor, nn
 from pezoo.base import BiasForm, Encoding, FormKind, Pass, ScoreMod, Shape, Sizes
 from pezoo.functional import at_least_float32, visible_keys
 from pezoo.registry import register
-from pezoo.wrapper import Wrapper
+from pezoo.wrapper import ScaledQueries
 
 
 @register("ssmax")
-class SSMax(Wrapper):
+class SSMax(ScaledQueries):
     """Multiply the queries of another encoding by s log n, so that attention stays sharp.
 
     Formula: a_ij = q_i k_j / sqrt(K) * f_i + b_ij, f_i = s_h log n_i, n_i the keys that query i
-    sees, itself included; s_h is learned for each head and layer. For n = 1 the factor is that of
-    2, which changes no softmax. With `floor`, nothing is learned: f_i = 1 + rate log(1 + floor(n_i
-    / floor)).
+    sees, itself included; s_h is learned for each head and layer. b_ij is the inner bias, of q_i
+    as it is. For n = 1 the factor is that of 2, which changes no softmax. With `floor`, nothing is
+    learned: f_i = 1 + rate log(1 + floor(n_i / floor)).
 
     Example: s = 1/2: a logit of 2 becomes 2.08 with 8 keys and 4.16 with 64. If all others are 0,
     its key gets .53 and .50 of the weight; from softmax it gets .51 and .10.
@@ -73,17 +73,12 @@ class SSMax(Wrapper):
             self.s = nn.Parameter(torch.full((self.shape.n_layers, heads), start))
 
     def factor(self, ctx: Pass) -> Tensor:
-        """Return f, (B|1, H|1, T, 1), float32 at least."""
         n = visible_keys(ctx)[:, None, :, None]
         if self.floor:
             return 1 + self.rate * (n // self.floor).float().log1p()
         s = at_least_float32(self.s[ctx.layer])[:, None, None]
         factor = s * _log(n.to(s.dtype))
         return nn.functional.pad(factor, (0, 0, 0, 0, self.first_free, 0), value=1.0)
-
-    def transform(self, q: Tensor, k: Tensor, ctx: Pass) -> tuple[Tensor, Tensor]:
-        q, k = super().transform(q, k, ctx)
-        return at_least_float32(q) * self.factor(ctx), k
 
     def bias(self, q: Tensor, k: Tensor, ctx: Pass) -> Tensor | None:
         bias = super().bias(q, k, ctx)

@@ -40,6 +40,12 @@ def test_entmax_and_its_gradient_are_those_of_the_package(alpha):
     torch.testing.assert_close(logits.grad, want["gradient"], atol=1e-12, rtol=0)
 
 
+@pytest.mark.parametrize("alpha", [1.25, 1.5, 2.0])
+def test_the_second_derivative_of_entmax(alpha):
+    logits = torch.tensor([[2.0, 1.7, 1.5, -9.0]], dtype=D, requires_grad=True)
+    assert torch.autograd.gradgradcheck(lambda z: entmax(z, alpha), logits)
+
+
 @given(st.lists(st.floats(-100, 100), min_size=1, max_size=60), st.sampled_from([1.1, 1.5, 1.7, 2]))
 def test_entmax_sums_to_one_and_keeps_the_order(logits, alpha):
     z = torch.tensor([*logits, -math.inf], dtype=D)

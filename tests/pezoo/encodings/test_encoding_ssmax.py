@@ -57,6 +57,28 @@ def test_where_s_log_n_is_1_it_is_the_inner_encoding(inner):
             torch.testing.assert_close(got[b, :, i], want[b, :, i], atol=1e-12, rtol=0)
 
 
+@pytest.mark.parametrize("outer", ["ssmax", "asentmax(alpha=1.0)"])
+@pytest.mark.parametrize(
+    "inner", ["relative", "shaw", "cope", "fox", "dape", "path", "self_extend(window=3)", "alibi"]
+)
+def test_the_inner_encoding_reads_the_queries_before_they_are_scaled(inner, outer):
+    q, k, v = qkv()
+    x = torch.randn(2, 9, 16, dtype=D, generator=torch.Generator().manual_seed(1))
+    encoding = build(lambda shape: make(f"{outer}:{inner}", shape), SHAPE).double()
+    plain = encoding.inner
+    ctx = encoding.prepare(Context(POS, x=x)).at(1, x)
+    own = plain.prepare(Context(POS, x=x)).at(1, x)
+    rotated, keys = plain.transform(q, k, own)
+    scores = plain.scores(rotated, keys, own)
+    logits = encoding.factor(ctx) * (rotated @ keys.mT / 2 if scores is None else scores)
+    bias = plain.bias(rotated, keys, own)
+    logits = logits if bias is None else logits + bias
+    want = logits.masked_fill(~attention_mask(ctx), -torch.inf).softmax(-1) @ v
+    for backend in ("auto", "eager"):
+        got = attend(encoding, *encoding.transform(q, k, ctx), v, ctx, None, backend)
+        torch.testing.assert_close(got, want, atol=1e-12, rtol=0)
+
+
 def test_training_begins_with_logits_of_the_usual_size():
     encoding = make("ssmax", SHAPE)
     ctx = encoding.prepare(Context(torch.arange(12)[None])).at(0, None)
