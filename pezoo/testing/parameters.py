@@ -9,17 +9,18 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from pezoo.base import Encoding, ParamGroup
+from pezoo.adapters import attention_mask
+from pezoo.base import Encoding, Memo, ParamGroup, Pass
 from pezoo.testing.probe import (
     SHAPE,
     Factory,
     Probe,
-    alone,
     build,
     close,
     context,
     draws,
     inputs,
+    logits_of,
     require,
     run,
     tokens,
@@ -202,40 +203,83 @@ def check_training(factory: Factory) -> None:
 
 
 STEP = 1e-4
+Hook = tuple[Callable[..., Tensor | None], dict[str, Tensor]]  # and its arguments but the last, ctx
 
 
 def check_derivatives(factory: Factory) -> None:
-    """Gradients of embed, transform, scores and bias equal finite differences."""
+    """Gradients of the hooks, in their inputs and in parameters, equal finite differences."""
     encoding, (b, t) = build(factory).double(), (2, 9)
     x, q, k = inputs(encoding, b, t, torch.float64)
-    ctx = encoding.prepare(context(tokens(b, t), x=x))
-    _agrees("embed", "x", x, lambda z: encoding.embed(z, alone(ctx)))
-    here = ctx.at(0, encoding.embed(x, ctx).detach())
-    _agrees("transform", "q", q, lambda z: encoding.transform(z, k, alone(here))[0])
-    _agrees("transform", "k", k, lambda z: encoding.transform(q, z, alone(here))[1])
-    wide_q, wide_k = (y.detach() for y in encoding.transform(q, k, here))
-    for name, hook in (("scores", encoding.scores), ("bias", encoding.bias)):
-        _agrees(name, "q", wide_q, partial(lambda f, z: f(z, wide_k, alone(here)), hook))
-        _agrees(name, "k", wide_k, partial(lambda f, z: f(wide_q, z, alone(here)), hook))
+    ctx = context(tokens(b, t), x=x)
+    ctx = replace(ctx, drawn=encoding.draw(ctx, generator=draws()))
+
+    def here(z: Tensor = x) -> Pass:
+        return encoding.prepare(replace(ctx, x=z, memo=Memo()))
+
+    def transform(q: Tensor, k: Tensor, own: Pass) -> Tensor:
+        return torch.cat([y.flatten() for y in encoding.transform(q, k, own)])
+
+    def weights(z: Tensor, own: Pass) -> Tensor | None:
+        return encoding.weights(z.masked_fill(~attention_mask(own), -torch.inf), own)
+
+    wide = [y.detach() for y in encoding.transform(q, k, here().at(0, x))]
+    logits = logits_of(encoding, wide[0], wide[1], None, None)
+    hooks: dict[str, Hook] = {
+        "embed": (encoding.embed, {"x": x}),
+        "transform": (transform, {"q": q, "k": k}),
+        "scores": (encoding.scores, {"q": wide[0], "k": wide[1]}),
+        "bias": (encoding.bias, {"q": wide[0], "k": wide[1]}),
+        "weights": (weights, {"logits": logits}),
+    }
+
+    def output(hook: str, ctx: Pass, **changed: Tensor) -> Tensor | None:
+        """Call the hooks in turn, up to this one."""
+        for name, (call, given) in hooks.items():
+            out = call(*(given | changed if name == hook else given).values(), ctx)
+            if name == hook:
+                break
+            ctx = ctx.at(0, ctx.x) if name == "embed" else ctx
+        return out
+
+    for hook, (_, given) in hooks.items():
+        of = partial(output, hook)
+        for name, value in given.items():
+            _agrees(hook, name, value, partial(lambda f, name, z: f(here(), **{name: z}), of, name))
+        _agrees(hook, "ctx.x", x, partial(lambda f, z: f(here(z)), of))
+        for name, parameter in encoding.named_parameters():
+            _agrees(hook, name, parameter, partial(lambda f, _: f(here()), of), inside=True)
 
 
-def _agrees(hook: str, name: str, at: Tensor, call: Callable[[Tensor], Tensor | None]) -> None:
-    """Compare derivatives of a weighted sum of the hook's output in a few random directions."""
-    generator = draws()
+def _agrees(
+    hook: str, name: str, at: Tensor, call: Callable[[Tensor], Tensor | None], inside: bool = False
+) -> None:
+    """Compare derivatives of a weighted sum of the hook's output in a few random directions.
+
+    `inside`: `at` is a parameter, which is changed in place.
+    """
+    generator = torch.Generator().manual_seed(6)
 
     def total(z: Tensor) -> Tensor:
         out = call(z)
         out = z.new_zeros(1) if out is None else out.double()
-        weight = torch.linspace(-1, 2, out.numel(), dtype=out.dtype).view(out.shape)
+        weight = torch.randn(out.shape, generator=draws(), dtype=out.dtype)
         return (out * weight)[out.isfinite()].sum()
 
-    z = at.clone().requires_grad_()
+    def moved(step: Tensor) -> float:
+        with torch.no_grad():
+            if not inside:
+                return float(total(at + step))
+            kept = at.clone()
+            found = float(total(at.add_(step)))
+            at.copy_(kept)
+            return found
+
+    z = at if inside else at.detach().clone().requires_grad_()
     sums = total(z) + 0 * z.sum()  # depends on z in any case
     (gradient,) = torch.autograd.grad(sums, z)
     for _ in range(3):
         way = torch.randn(at.shape, generator=generator).double()
-        with torch.no_grad():
-            wanted = float(total(at + STEP * way) - total(at - STEP * way)) / (2 * STEP)
+        wanted = (moved(STEP * way) - moved(-STEP * way)) / (2 * STEP)
         given = float((gradient * way).sum())
         require(
             abs(given - wanted) <= 0.05 * abs(wanted) + 0.05,

@@ -302,6 +302,32 @@ broken(
     "bias: the gradient in q",
     bias=lambda self, q, k, ctx: q.detach().sum(-1, keepdim=True) * ctx.distance()[:, None].cos(),
 )
+broken(
+    "derivatives",
+    "weights: the gradient in logits",
+    weights=lambda self, logits, ctx: logits.detach().softmax(-1),
+)
+biases("derivatives", r"bias: .* in ctx\.x", lambda ctx: ctx.x.detach().sum(-1, keepdim=True))
+
+
+class Flipped(torch.autograd.Function):
+    """The identity, with a gradient of the wrong sign."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return -grad
+
+
+broken(
+    "derivatives",
+    "bias: the gradient in raw",
+    Raw,
+    factor=lambda self, ctx: Flipped.apply(self.raw[ctx.layer])[:, None, None],
+)
 
 # Other forms of the bias.
 
