@@ -93,9 +93,9 @@ def _text(event: Event, steps: int) -> str:
         if key in event:
             return str(event[key])
     left = (steps - event["step"]) / max(event["rate"], 1e-9)
-    exact = "-" if event["exact"] is None else f"{event['exact']:.2f}"
+    exact = "" if event["exact"] is None else f"validation {event['exact']:.2f}, "
     return (
-        f"step {event['step']}/{steps}, loss {event['loss']:.3f}, exact {exact}, "
+        f"step {event['step']}/{steps}, loss {event['loss']:.3f}, {exact}"
         f"{event['rate']:.0f} steps/s, {left:.0f} s left"
     )
 

@@ -63,7 +63,7 @@ class Choice:
             "seeds": span_text((len(entry.row.seeds) for entry in self.entries), "-"),
             "training": f"{cost.train:.1f}x" if cost else "-",
             "decoding": f"{cost.decode[0]:.1f}x" if cost and cost.decode else "-",
-            "parameters": "-" if size is None else f"{size:,}",
+            "own parameters": "-" if size is None else f"{size:,}",
             "reads": ", ".join(dict.fromkeys(part.reads for part in self.parts if part.reads)),
             "changes": "-" if wrapper else "; ".join(changed) or "nothing",
             "cache": "yes" if all(part.prefix_stable for part in self.parts) else "no",
@@ -130,4 +130,5 @@ def _shown(results: Sequence[Entry]) -> str:
     means = [_mean(results, at) for at in (0, 1)]
     if None in means:
         return "-"
-    return " / ".join(f"{mean:.2f}" if text else f"{100 * mean:.0f}" for mean in means)
+    near, far = (f"{mean:.2f}" if text else f"{100 * mean:.0f}" for mean in means)
+    return f"{near} / {'-' if all(one.ends_near for one in results) else far}"

@@ -29,6 +29,7 @@ class Entry:
     far: tuple[int, int]
     cost: float | None  # of training, relative to the reference's
     means: tuple[float | None, float | None]  # at both: a share of right answers, or bits of text
+    ends_near: bool  # no length beyond the near one is tested
 
     @property
     def near_bits(self) -> float | None:
@@ -73,6 +74,7 @@ class TaskFront:
                 *(_reached(row, n) for n in (self.near, self.far)),
                 costs.get(row.label),
                 (row.mean_at(self.near), row.mean_at(self.far)),
+                self.near == self.far,
             )
             for row in plain
         ]
