@@ -243,6 +243,8 @@ def check_derivatives(factory: Factory) -> None:
 
     for hook, (_, given) in hooks.items():
         of = partial(output, hook)
+        if of(here()) is None:
+            continue
         for name, value in given.items():
             _agrees(hook, name, value, partial(lambda f, name, z: f(here(), **{name: z}), of, name))
         _agrees(hook, "ctx.x", x, partial(lambda f, z: f(here(z)), of))
@@ -261,7 +263,8 @@ def _agrees(
 
     def total(z: Tensor) -> Tensor:
         out = call(z)
-        out = z.new_zeros(1) if out is None else out.double()
+        assert out is not None
+        out = out.double()
         weight = torch.randn(out.shape, generator=draws(), dtype=out.dtype)
         return (out * weight)[out.isfinite()].sum()
 
@@ -277,7 +280,7 @@ def _agrees(
     z = at if inside else at.detach().clone().requires_grad_()
     sums = total(z) + 0 * z.sum()  # depends on z in any case
     (gradient,) = torch.autograd.grad(sums, z)
-    for _ in range(3):
+    for _ in range(1 if inside else 3):
         way = torch.randn(at.shape, generator=generator).double()
         wanted = (moved(STEP * way) - moved(-STEP * way)) / (2 * STEP)
         given = float((gradient * way).sum())
