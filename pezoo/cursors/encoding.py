@@ -147,7 +147,8 @@ class CursorEncoding(Encoding):
                 e, past = by_document(self._cursor_layers()[group], x, ctx)
             else:
                 e, past = self.layers[group](x[:, read:], ctx, past)
-        e = rearrange(e[:, -ctx.new :], "b t (g c) d -> b t g c d", c=self.options.cursors)
+        e = e if e.shape[1] == ctx.new else e[:, -ctx.new :]  # whose gradient is a copy
+        e = rearrange(e, "b t (g c) d -> b t g c d", c=self.options.cursors)
         e = self._with_absolute(e, ctx)
         e = scaled(e, self._coefficients(group), self.options.norm)
         # Unbound where tokens come first, so that gradients are stacked in memory order.
