@@ -215,6 +215,9 @@ def make(name: str | Spec, shape: Shape | None = None, **options: Any) -> Encodi
     from pezoo.base import PartialShape, Sizes
 
     spec = parse(name) if isinstance(name, str) else name
+    if not isinstance(spec, Spec):
+        call = f": call {spec.__name__}(...) itself" if isinstance(spec, type) else ""
+        raise SpecError(f"expected the name of an encoding, such as 'rope', got {spec!r}{call}")
     if shape is None:
         sizes: Any = {key: options.pop(key) for key in Sizes.__annotations__ if key in options}
         shape = PartialShape(str(spec), **sizes)

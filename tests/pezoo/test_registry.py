@@ -139,6 +139,15 @@ def test_values_that_do_not_fit(text, words):
     assert words in str(caught.value)
 
 
+def test_what_is_no_name():
+    for given, words in (
+        (pezoo.RoPE, r"call RoPE\(\.\.\.\) itself"),
+        (None, "such as 'rope', got None"),
+    ):
+        with pytest.raises(SpecError, match=words):
+            pezoo.make(given, SHAPE)
+
+
 def test_options():
     assert pezoo.make("rope(base=500)", SHAPE).base == 500.0
     assert type(pezoo.make("rope(base=500)", SHAPE).base) is float
