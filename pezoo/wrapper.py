@@ -156,7 +156,7 @@ class ScaledQueries(Wrapper):
 
     def transform(self, q: Tensor, k: Tensor, ctx: Pass) -> tuple[Tensor, Tensor]:
         q, k = super().transform(q, k, ctx)
-        return at_least_float32(q) * self.factor(ctx), k
+        return at_least_float32(q) * _not_zero(self.factor(ctx)), k
 
     def bias(self, q: Tensor, k: Tensor, ctx: Pass) -> Tensor | None:
         return super().bias(self._before(q, ctx) if self._has_bias() else q, k, ctx)
@@ -173,10 +173,14 @@ class ScaledQueries(Wrapper):
         return None if scores is None else scores * self.factor(ctx)
 
     def _before(self, q: Tensor, ctx: Pass) -> Tensor:
-        factor = self.factor(ctx)
-        return q / factor.where(factor != 0, 1.0)
+        return q / _not_zero(self.factor(ctx))
 
     def _has_bias(self) -> bool:
         """Return whether a part has a bias that is not, or not always, a function of positions."""
         parts = [part for part in self.inner.modules() if isinstance(part, Encoding)]
         return any(type(part).bias not in (Encoding.bias, Wrapper.bias) for part in parts)
+
+
+def _not_zero(factor: Tensor) -> Tensor:
+    """Return the factor, or near 0 a number that can be divided by, with the same gradient."""
+    return factor + 1e-6 * (factor.abs() < 1e-6)

@@ -183,8 +183,8 @@ def check_decoding(model: Transformer, task: Task, config: RunConfig) -> None:
 
     Models that are scored otherwise have nothing to compare: the input of an encoder holds no
     answer, and a decoded token is chosen before there are later ones. Lengths that the encoding
-    cannot represent are left out. What differs is compared again in float64, on the CPU: a
-    recurrence can amplify rounding. Errors: LooksAhead.
+    cannot represent are left out. What differs is compared again in float64: a recurrence can
+    amplify rounding. Errors: LooksAhead.
     """
     if method(model, task) != "teacher-forced":
         return
@@ -194,13 +194,14 @@ def check_decoding(model: Transformer, task: Task, config: RunConfig) -> None:
     for length in {*lengths[:1], *long[-1:]}:
         draws = generator("decoding", config.task, task.version, length)
         batch = to_sequences(task.sample(draws, _CHECKED, length), task, model.track)
-        on_cpu = batch.left_aligned(task.vocab.pad)
-        batch = on_cpu.to(str(model.embedding.weight.device))
+        batch, device = batch.left_aligned(task.vocab.pad), str(model.embedding.weight.device)
         with suppress(PositionError):
-            gap = _gap(model, batch, length, config.eval.window)
+            gap = _gap(model, batch.to(device), length, config.eval.window)
             if not gap <= _ROUNDING:
-                exact = deepcopy(model).to("cpu", torch.float64)
-                gap = _gap(exact, on_cpu, length, config.eval.window)
+                near = "cpu" if device.startswith("mps") else device  # mps has no float64
+                with suppress(RuntimeError):  # what cannot compute in float64 is judged without
+                    exact = deepcopy(model).to(near, torch.float64)
+                    gap = _gap(exact, batch.to(near), length, config.eval.window)
             if not gap <= _ROUNDING:
                 raise LooksAhead(
                     f"at length {length}, logits depend on later tokens (by {gap:.0%} of their "

@@ -95,8 +95,10 @@ class _Entmax(torch.autograd.Function):
     2019, Section 3.3.
     """
 
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, alpha: float) -> Tensor:
+    def forward(logits: Tensor, alpha: float) -> Tensor:
         power = 1 / (alpha - 1)
         z = (alpha - 1) * logits
         z = z - z.amax(-1, keepdim=True)
@@ -104,15 +106,15 @@ class _Entmax(torch.autograd.Function):
         for _ in range(9 + math.ceil(math.log(z.shape[-1]))):
             over = (z - tau).clamp(min=0)
             less = over ** (power - 1) if power > 1 else (over > 0).to(over.dtype)
-            rest, slope = (
-                (over * less).sum(-1, keepdim=True) - 1,
-                power * less.sum(-1, keepdim=True),
-            )
-            tau = tau + rest / slope
+            rest = (over * less).sum(-1, keepdim=True) - 1
+            tau = tau + rest / (power * less.sum(-1, keepdim=True))
         weights: Tensor = (z - tau).clamp(min=0) ** power
-        ctx.save_for_backward(weights)
-        ctx.alpha = alpha
         return weights
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, float], output: Tensor) -> None:
+        ctx.save_for_backward(output)
+        ctx.alpha = inputs[1]
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:

@@ -202,19 +202,16 @@ def check_training(factory: Factory) -> None:
         require(not broken, message)
 
 
-STEP = 1e-4
+STEP, LARGE = 1e-4, 1e4  # larger outputs are masks
 Hook = tuple[Callable[..., Tensor | None], dict[str, Tensor]]  # and its arguments but the last, ctx
 
 
 def check_derivatives(factory: Factory) -> None:
-    """Gradients of the hooks, in their inputs and in parameters, equal finite differences."""
-    encoding, (b, t) = build(factory).double(), (2, 9)
+    """Gradients of the last layer's hooks, in inputs and parameters, equal finite differences."""
+    encoding, (b, t) = build(factory).train().double(), (2, 9)
     x, q, k = inputs(encoding, b, t, torch.float64)
     ctx = context(tokens(b, t), x=x)
     ctx = replace(ctx, drawn=encoding.draw(ctx, generator=draws()))
-
-    def here(z: Tensor = x) -> Pass:
-        return encoding.prepare(replace(ctx, x=z, memo=Memo()))
 
     def transform(q: Tensor, k: Tensor, own: Pass) -> Tensor:
         return torch.cat([y.flatten() for y in encoding.transform(q, k, own)])
@@ -222,34 +219,44 @@ def check_derivatives(factory: Factory) -> None:
     def weights(z: Tensor, own: Pass) -> Tensor | None:
         return encoding.weights(z.masked_fill(~attention_mask(own), -torch.inf), own)
 
-    wide = [y.detach() for y in encoding.transform(q, k, here().at(0, x))]
-    logits = logits_of(encoding, wide[0], wide[1], None, None)
+    *_, (_, wide, last) = (
+        one
+        for one in walk(encoding, ctx, (x, q, k), encoding.shape.n_layers)
+        if one[0] == "transform"
+    )
+    wide = [y.detach() for y in wide]
     hooks: dict[str, Hook] = {
         "embed": (encoding.embed, {"x": x}),
         "transform": (transform, {"q": q, "k": k}),
         "scores": (encoding.scores, {"q": wide[0], "k": wide[1]}),
         "bias": (encoding.bias, {"q": wide[0], "k": wide[1]}),
-        "weights": (weights, {"logits": logits}),
+        "weights": (weights, {"logits": logits_of(encoding, wide[0], wide[1], None, None)}),
     }
 
-    def output(hook: str, ctx: Pass, **changed: Tensor) -> Tensor | None:
-        """Call the hooks in turn, up to this one."""
-        for name, (call, given) in hooks.items():
-            out = call(*(given | changed if name == hook else given).values(), ctx)
-            if name == hook:
-                break
-            ctx = ctx.at(0, ctx.x) if name == "embed" else ctx
+    def output(hook: str, z: Tensor = x, **changed: Tensor) -> Tensor | None:
+        """Call the hooks of all layers in turn, up to this one of the last layer; z is ctx.x."""
+        own = encoding.prepare(replace(ctx, x=z, memo=Memo()))
+        out = encoding.embed(changed.get("x", x), own)
+        for layer in range(encoding.shape.n_layers if hook != "embed" else 0):
+            own = own.at(layer, z, w_key)
+            for name, (call, given) in list(hooks.items())[1:]:
+                here = hook == name and layer == encoding.shape.n_layers - 1
+                out = call(*(given | changed if here else given).values(), own)
+                if here:
+                    return out
         return out
 
+    w_key = last.w_key
     for hook, (_, given) in hooks.items():
         of = partial(output, hook)
-        if of(here()) is None:
+        if of() is None:
             continue
         for name, value in given.items():
-            _agrees(hook, name, value, partial(lambda f, name, z: f(here(), **{name: z}), of, name))
-        _agrees(hook, "ctx.x", x, partial(lambda f, z: f(here(z)), of))
+            _agrees(hook, name, value, partial(lambda f, name, z: f(**{name: z}), of, name))
+        _agrees(hook, "ctx.x", x, of)
         for name, parameter in encoding.named_parameters():
-            _agrees(hook, name, parameter, partial(lambda f, _: f(here()), of), inside=True)
+            if parameter.requires_grad and parameter.is_floating_point():
+                _agrees(hook, name, parameter, partial(lambda f, _: f(), of), inside=True)
 
 
 def _agrees(
@@ -266,7 +273,7 @@ def _agrees(
         assert out is not None
         out = out.double()
         weight = torch.randn(out.shape, generator=draws(), dtype=out.dtype)
-        return (out * weight)[out.isfinite()].sum()
+        return (out * weight)[out.abs() < LARGE].sum()
 
     def moved(step: Tensor) -> float:
         with torch.no_grad():
@@ -280,12 +287,13 @@ def _agrees(
     z = at if inside else at.detach().clone().requires_grad_()
     sums = total(z) + 0 * z.sum()  # depends on z in any case
     (gradient,) = torch.autograd.grad(sums, z)
-    for _ in range(1 if inside else 3):
+    for _ in range(3):
         way = torch.randn(at.shape, generator=generator).double()
         wanted = (moved(STEP * way) - moved(-STEP * way)) / (2 * STEP)
         given = float((gradient * way).sum())
         require(
             abs(given - wanted) <= 0.05 * abs(wanted) + 0.05,
             f"{hook}: the gradient in {name} is {given:.3g}, expected {wanted:.3g}: do not use "
-            f"detach() or no_grad() on what depends on {name}",
+            f"detach(), no_grad() or round() on what depends on {name}, and check a backward of "
+            "your own",
         )

@@ -322,12 +322,20 @@ class Flipped(torch.autograd.Function):
         return -grad
 
 
-broken(
-    "derivatives",
-    "bias: the gradient in raw",
-    Raw,
-    factor=lambda self, ctx: Flipped.apply(self.raw[ctx.layer])[:, None, None],
-)
+def flips(when):
+    """Add a bias with a gradient of the wrong sign where when(self, ctx) is true."""
+
+    def factor(self, ctx):
+        raw = self.raw[ctx.layer]
+        return torch.where(when(self, ctx), Flipped.apply(raw), raw)[:, None, None]
+
+    broken("derivatives", "bias: the gradient in raw", Raw, factor=factor)
+
+
+flips(lambda self, ctx: torch.tensor(True))
+flips(lambda self, ctx: torch.arange(self.shape.n_heads) == self.shape.n_heads - 1)
+flips(lambda self, ctx: torch.tensor(ctx.layer > 0))
+flips(lambda self, ctx: torch.tensor(self.training))
 
 # Other forms of the bias.
 

@@ -72,6 +72,18 @@ class Strict(Encoding):
         return -gate * ctx.distance()[:, None].to(q.dtype)
 
 
+class LargeMask(Raw):
+    """Hides far keys by the smallest number instead of -inf."""
+
+    def bias(self, q, k, ctx):
+        bias, far = super().bias(q, k, ctx), ctx.distance()[:, None] > 3
+        return bias.masked_fill(far, torch.finfo(bias.dtype).min)
+
+
+def test_a_mask_of_large_numbers_has_no_derivative():
+    run_check(CHECKS["check_derivatives"], LargeMask)
+
+
 @pytest.mark.parametrize("cls", [Steep, InScores, InTransform, Strict])
 def test_a_correct_encoding_passes(cls):
     check_encoding(cls)

@@ -46,6 +46,16 @@ def test_the_second_derivative_of_entmax(alpha):
     assert torch.autograd.gradgradcheck(lambda z: entmax(z, alpha), logits)
 
 
+def test_entmax_under_functions_of_torch():
+    logits = torch.randn(3, 5, dtype=D, generator=torch.Generator().manual_seed(0))
+    each = torch.vmap(lambda z: entmax(z, 1.5))(logits)
+    torch.testing.assert_close(each, entmax(logits, 1.5))
+    z = logits.clone().requires_grad_()
+    entmax(z, 1.5).square().sum().backward()
+    found = torch.func.grad(lambda z: entmax(z, 1.5).square().sum())(logits)
+    torch.testing.assert_close(found, z.grad)
+
+
 @given(st.lists(st.floats(-100, 100), min_size=1, max_size=60), st.sampled_from([1.1, 1.5, 1.7, 2]))
 def test_entmax_sums_to_one_and_keeps_the_order(logits, alpha):
     z = torch.tensor([*logits, -math.inf], dtype=D)

@@ -79,6 +79,15 @@ def test_the_inner_encoding_reads_the_queries_before_they_are_scaled(inner, oute
         torch.testing.assert_close(got, want, atol=1e-12, rtol=0)
 
 
+def test_where_the_factor_is_0_the_bias_is_that_of_the_queries():
+    (encoding, ctx), (q, k, _) = made("ssmax(start=0.0):relative"), qkv()
+    want = encoding.inner.bias(*encoding.inner.transform(q, k, ctx), ctx)
+    got = encoding.bias(*encoding.transform(q, k, ctx), ctx)
+    torch.testing.assert_close(got, want, atol=1e-12, rtol=0)
+    (gradient,) = torch.autograd.grad(got.sum(), encoding.s)
+    assert gradient.abs().max() < 1e-6
+
+
 def test_training_begins_with_logits_of_the_usual_size():
     encoding = make("ssmax", SHAPE)
     ctx = encoding.prepare(Context(torch.arange(12)[None])).at(0, None)
