@@ -14,6 +14,7 @@ from pezoo.base import Encoding, Memo, ParamGroup, Pass
 from pezoo.testing.probe import (
     SHAPE,
     Factory,
+    Inputs,
     Probe,
     build,
     close,
@@ -209,9 +210,38 @@ Hook = tuple[Callable[..., Tensor | None], dict[str, Tensor]]  # and its argumen
 def check_derivatives(factory: Factory) -> None:
     """Gradients of the last layer's hooks, in inputs and parameters, equal finite differences."""
     encoding, (b, t) = build(factory).train().double(), (2, 9)
-    x, q, k = inputs(encoding, b, t, torch.float64)
-    ctx = context(tokens(b, t), x=x)
+    given, layers = inputs(encoding, b, t, torch.float64), encoding.shape.n_layers
+    x, ctx = given[0], context(tokens(b, t), x=given[0])
     ctx = replace(ctx, drawn=encoding.draw(ctx, generator=draws()))
+    hooks, w_key = _hooks(encoding, given, ctx)
+
+    def output(hook: str, z: Tensor = x, **changed: Tensor) -> Tensor | None:
+        """Call the hooks of all layers in turn, up to this one of the last layer; z is ctx.x."""
+        own = encoding.prepare(replace(ctx, x=z, memo=Memo()))
+        out: Tensor | None = encoding.embed(changed.get("x", x), own)
+        for layer in range(layers if hook != "embed" else 0):
+            own = own.at(layer, z, w_key)
+            for name, (call, usual) in list(hooks.items())[1:]:
+                here = hook == name and layer == layers - 1
+                out = call(*(usual | changed if here else usual).values(), own)
+                if here:
+                    return out
+        return out
+
+    for hook, (_, usual) in hooks.items():
+        of = partial(output, hook)
+        if of() is None:
+            continue
+        for name, value in usual.items():
+            _agrees(hook, name, value, partial(lambda f, name, z: f(**{name: z}), of, name))
+        _agrees(hook, "ctx.x", x, of)
+        for name, parameter in encoding.named_parameters():
+            if parameter.requires_grad and parameter.is_floating_point():
+                _agrees(hook, name, parameter, partial(lambda f, _: f(), of), inside=True)
+
+
+def _hooks(encoding: Encoding, given: Inputs, ctx: Pass) -> tuple[dict[str, Hook], Tensor | None]:
+    """Return the hooks with their arguments in the last layer, and its weight of keys."""
 
     def transform(q: Tensor, k: Tensor, own: Pass) -> Tensor:
         return torch.cat([y.flatten() for y in encoding.transform(q, k, own)])
@@ -219,44 +249,17 @@ def check_derivatives(factory: Factory) -> None:
     def weights(z: Tensor, own: Pass) -> Tensor | None:
         return encoding.weights(z.masked_fill(~attention_mask(own), -torch.inf), own)
 
-    *_, (_, wide, last) = (
-        one
-        for one in walk(encoding, ctx, (x, q, k), encoding.shape.n_layers)
-        if one[0] == "transform"
-    )
-    wide = [y.detach() for y in wide]
-    hooks: dict[str, Hook] = {
+    x, q, k = given
+    steps = walk(encoding, ctx, given, encoding.shape.n_layers)
+    *_, (_, wide, last) = [one for one in steps if one[0] == "transform"]
+    q_wide, k_wide = (y.detach() for y in wide)
+    return {
         "embed": (encoding.embed, {"x": x}),
         "transform": (transform, {"q": q, "k": k}),
-        "scores": (encoding.scores, {"q": wide[0], "k": wide[1]}),
-        "bias": (encoding.bias, {"q": wide[0], "k": wide[1]}),
-        "weights": (weights, {"logits": logits_of(encoding, wide[0], wide[1], None, None)}),
-    }
-
-    def output(hook: str, z: Tensor = x, **changed: Tensor) -> Tensor | None:
-        """Call the hooks of all layers in turn, up to this one of the last layer; z is ctx.x."""
-        own = encoding.prepare(replace(ctx, x=z, memo=Memo()))
-        out = encoding.embed(changed.get("x", x), own)
-        for layer in range(encoding.shape.n_layers if hook != "embed" else 0):
-            own = own.at(layer, z, w_key)
-            for name, (call, given) in list(hooks.items())[1:]:
-                here = hook == name and layer == encoding.shape.n_layers - 1
-                out = call(*(given | changed if here else given).values(), own)
-                if here:
-                    return out
-        return out
-
-    w_key = last.w_key
-    for hook, (_, given) in hooks.items():
-        of = partial(output, hook)
-        if of() is None:
-            continue
-        for name, value in given.items():
-            _agrees(hook, name, value, partial(lambda f, name, z: f(**{name: z}), of, name))
-        _agrees(hook, "ctx.x", x, of)
-        for name, parameter in encoding.named_parameters():
-            if parameter.requires_grad and parameter.is_floating_point():
-                _agrees(hook, name, parameter, partial(lambda f, _: f(), of), inside=True)
+        "scores": (encoding.scores, {"q": q_wide, "k": k_wide}),
+        "bias": (encoding.bias, {"q": q_wide, "k": k_wide}),
+        "weights": (weights, {"logits": logits_of(encoding, q_wide, k_wide, None, None)}),
+    }, last.w_key
 
 
 def _agrees(
