@@ -150,6 +150,17 @@ class ScaledQueries(Wrapper):
     What `inner` adds to the logits, or replaces them by, is computed from the queries before that.
     """
 
+    def __init__(
+        self,
+        shape: Shape | None = None,
+        make_inner: Callable[[Shape], Encoding] | None = None,
+        **sizes: Unpack[Sizes],
+    ) -> None:
+        super().__init__(shape, make_inner, **sizes)
+        parts = [part for part in self.inner.modules() if isinstance(part, Encoding)]
+        plain = Encoding.bias, Wrapper.bias  # functions of positions at most
+        self.bias_reads_queries = any(type(part).bias not in plain for part in parts)
+
     def factor(self, ctx: Pass) -> Tensor:
         """Return f, (B|1, H|1, T, 1), float32 at least."""
         raise NotImplementedError
@@ -159,10 +170,10 @@ class ScaledQueries(Wrapper):
         return at_least_float32(q) * _not_zero(self.factor(ctx)), k
 
     def bias(self, q: Tensor, k: Tensor, ctx: Pass) -> Tensor | None:
-        return super().bias(self._before(q, ctx) if self._has_bias() else q, k, ctx)
+        return super().bias(self._before(q, ctx) if self.bias_reads_queries else q, k, ctx)
 
     def bias_form(self, q: Tensor, k: Tensor, ctx: Pass, kind: FormKind) -> BiasForm | None:
-        if kind is Columns and self._has_bias():  # which hold the queries
+        if kind is Columns and self.bias_reads_queries:  # they hold the queries
             return None
         return super().bias_form(q, k, ctx, kind)
 
@@ -174,11 +185,6 @@ class ScaledQueries(Wrapper):
 
     def _before(self, q: Tensor, ctx: Pass) -> Tensor:
         return q / _not_zero(self.factor(ctx))
-
-    def _has_bias(self) -> bool:
-        """Return whether a part has a bias that is not, or not always, a function of positions."""
-        parts = [part for part in self.inner.modules() if isinstance(part, Encoding)]
-        return any(type(part).bias not in (Encoding.bias, Wrapper.bias) for part in parts)
 
 
 def _not_zero(factor: Tensor) -> Tensor:

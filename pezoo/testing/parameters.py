@@ -211,33 +211,31 @@ def check_derivatives(factory: Factory) -> None:
     """Gradients of the last layer's hooks, in inputs and parameters, equal finite differences."""
     encoding, (b, t) = build(factory).train().double(), (2, 9)
     given, layers = inputs(encoding, b, t, torch.float64), encoding.shape.n_layers
-    x, ctx = given[0], context(tokens(b, t), x=given[0])
+    x = given.x.clone()
+    ctx = context(tokens(b, t), x=x)
     ctx = replace(ctx, drawn=encoding.draw(ctx, generator=draws()))
     hooks, w_key = _hooks(encoding, given, ctx)
+    leaves = {"ctx.x": x, **dict(encoding.named_parameters())}
+    for leaf in (x, *(y for _, at in hooks.values() for y in at.values())):
+        leaf.requires_grad_()
 
-    def output(hook: str, z: Tensor = x, **changed: Tensor) -> Tensor | None:
-        """Call the hooks of all layers in turn, up to this one of the last layer; z is ctx.x."""
-        own = encoding.prepare(replace(ctx, x=z, memo=Memo()))
-        out: Tensor | None = encoding.embed(changed.get("x", x), own)
+    def output(hook: str) -> Tensor | None:
+        """Call the hooks of all layers in turn, up to this one of the last layer."""
+        own = encoding.prepare(replace(ctx, memo=Memo()))
+        out: Tensor | None = encoding.embed(given.x, own)
         for layer in range(layers if hook != "embed" else 0):
-            own = own.at(layer, z, w_key)
-            for name, (call, usual) in list(hooks.items())[1:]:
-                here = hook == name and layer == layers - 1
-                out = call(*(usual | changed if here else usual).values(), own)
-                if here:
+            own = own.at(layer, x, w_key)
+            for name, (call, at) in list(hooks.items())[1:]:
+                out = call(*at.values(), own)
+                if hook == name and layer == layers - 1:
                     return out
         return out
 
-    for hook, (_, usual) in hooks.items():
-        of = partial(output, hook)
-        if of() is None:
-            continue
-        for name, value in usual.items():
-            _agrees(hook, name, value, partial(lambda f, name, z: f(**{name: z}), of, name))
-        _agrees(hook, "ctx.x", x, of)
-        for name, parameter in encoding.named_parameters():
-            if parameter.requires_grad and parameter.is_floating_point():
-                _agrees(hook, name, parameter, partial(lambda f, _: f(), of), inside=True)
+    for hook, (_, at) in hooks.items():
+        if output(hook) is not None:
+            for name, leaf in (*at.items(), *leaves.items()):
+                if leaf.requires_grad and leaf.is_floating_point():
+                    _agrees(hook, name, leaf, partial(output, hook))
 
 
 def _hooks(encoding: Encoding, given: Inputs, ctx: Pass) -> tuple[dict[str, Hook], Tensor | None]:
@@ -262,34 +260,27 @@ def _hooks(encoding: Encoding, given: Inputs, ctx: Pass) -> tuple[dict[str, Hook
     }, last.w_key
 
 
-def _agrees(
-    hook: str, name: str, at: Tensor, call: Callable[[Tensor], Tensor | None], inside: bool = False
-) -> None:
-    """Compare derivatives of a weighted sum of the hook's output in a few random directions.
-
-    `inside`: `at` is a parameter, which is changed in place.
-    """
+def _agrees(hook: str, name: str, at: Tensor, call: Callable[[], Tensor | None]) -> None:
+    """Compare derivatives of a weighted sum of the output in a few random directions of a leaf."""
     generator = torch.Generator().manual_seed(6)
 
-    def total(z: Tensor) -> Tensor:
-        out = call(z)
+    def total() -> Tensor:
+        out = call()
         assert out is not None
         out = out.double()
         weight = torch.randn(out.shape, generator=draws(), dtype=out.dtype)
         return (out * weight)[out.abs() < LARGE].sum()
 
+    @torch.no_grad()
     def moved(step: Tensor) -> float:
-        with torch.no_grad():
-            if not inside:
-                return float(total(at + step))
-            kept = at.clone()
-            found = float(total(at.add_(step)))
-            at.copy_(kept)
-            return found
+        kept = at.clone()
+        at.add_(step)
+        found = float(total())
+        at.copy_(kept)
+        return found
 
-    z = at if inside else at.detach().clone().requires_grad_()
-    sums = total(z) + 0 * z.sum()  # depends on z in any case
-    (gradient,) = torch.autograd.grad(sums, z)
+    sums = total() + 0 * at.sum()  # depends on it in any case
+    (gradient,) = torch.autograd.grad(sums, at)
     for _ in range(3):
         way = torch.randn(at.shape, generator=generator).double()
         wanted = (moved(STEP * way) - moved(-STEP * way)) / (2 * STEP)
