@@ -299,11 +299,6 @@ class Encoding(Extras, nn.Module):
                     f"ctx.drawn belongs to another pass: {name} has {x.shape[1]} tokens, ctx has "
                     f"{ctx.new} new tokens; call draw for every pass"
                 )
-        if ctx.slots is not None and ctx.slots.shape[1:] != ctx.pos.shape[1:]:
-            raise ValueError(
-                f"slots must be (B|1, {ctx.pos.shape[1]}), one for each position, those of cached "
-                f"tokens too; got {tuple(ctx.slots.shape)}"
-            )
         drawn = {name: x.to(ctx.pos.device) for name, x in drawn.items()}
         layer = 0 if vars(self.shape).get("n_layers") == 1 else UNKNOWN_LAYER
         return Pass.of(ctx, drawn=drawn, layer=layer, prepared=True)

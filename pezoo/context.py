@@ -84,11 +84,18 @@ UNKNOWN_LAYER: Any = _UnknownLayer()
 PRF = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
 
-def _whole(x: object) -> bool:
-    """Return whether x is a tensor (B, S) of whole numbers."""
-    if not isinstance(x, Tensor):
-        return False
-    return x.dim() == 2 and not (x.is_floating_point() or x.is_complex())
+def _check_each(name: str, x: object, tokens: int) -> None:
+    """Raise ValueError if x is neither None nor a whole number for each token, (B, S)."""
+    if x is None:
+        return
+    if not isinstance(x, Tensor) or x.dim() != 2 or x.is_floating_point() or x.is_complex():
+        given = f"{tuple(x.shape)} of {x.dtype}" if isinstance(x, Tensor) else x
+        raise ValueError(f"{name} must hold whole numbers, (B, S); got {given}")
+    if x.shape[1] != tokens:
+        raise ValueError(
+            f"{name} must be (B, {tokens}), one for each position, those of cached tokens too; "
+            f"got {tuple(x.shape)}"
+        )
 
 
 @dataclass(frozen=True)
@@ -119,8 +126,8 @@ class Context:
     The hooks get a `Pass`, which `Encoding.prepare` returns: a Context with what wrappers set.
 
     Errors: ValueError for positions that are not two-dimensional or not int64 or int32, for
-    ids and slots that hold no whole numbers, for more new tokens than positions, and for a memo of
-    another type.
+    ids and slots that hold no whole numbers or not one for each position, for more new tokens than
+    positions, and for an x, a scale or a memo of another type.
     """
 
     pos: Tensor
@@ -149,9 +156,12 @@ class Context:
                 f"n_new must be within 1..{s}, the number of positions; got {self.n_new}"
             )
         for name, own in (("ids", self.ids), ("slots", self.slots)):
-            if own is not None and not _whole(own):
-                given = f"{tuple(own.shape)} of {own.dtype}" if isinstance(own, Tensor) else own
-                raise ValueError(f"{name} must hold whole numbers, (B, S); got {given}")
+            _check_each(name, own, s)
+        if self.x is not None and not isinstance(self.x, Tensor):
+            raise ValueError(f"x must be a tensor (B, T, D), got {type(self.x).__name__}")
+        n = self.scale
+        if n is not None and not (isinstance(n, Tensor) and n.dim() == 1):
+            raise ValueError(f"scale must be a tensor (B,) or (1,), got {n!r}")
         if not isinstance(self.memo, Memo):
             raise ValueError(f"memo must be a pezoo.Memo, got {type(self.memo).__name__}")
 

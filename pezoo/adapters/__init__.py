@@ -90,12 +90,12 @@ def attend(
     FORMS lists the forms of a bias that each backend takes; otherwise it takes `bias` in full.
 
     Errors: ValueError for a ctx that `prepare` did not return or that lacks positions of keys, for
-    heads that G does not divide and for a mask that is not boolean; BackendError for a backend that
-    cannot run here.
+    heads that G does not divide, for a mask that is not boolean and for q, k and v that are not
+    tensors (B, heads, tokens, K) of floats; BackendError for a backend that cannot run here.
     """
     ctx.check_prepared()
-    check_sizes(encoding.shape, n_heads=q.shape[1])
     _check(q, k, v, ctx)
+    check_sizes(encoding.shape, n_heads=q.shape[1])
     scale = vars(encoding.shape).get("d_head", v.shape[-1]) ** -0.5  # v is never widened
     q, k, v = q.to(v.dtype), _for_each_head(k.to(v.dtype), q), _for_each_head(v, q)
     backend = resolve(backend, encoding)
@@ -131,6 +131,10 @@ def check_sizes(shape: Shape, **sizes: int) -> None:
 
 
 def _check(q: Tensor, k: Tensor, v: Tensor, ctx: Context) -> None:
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        if not isinstance(x, Tensor) or x.dim() != 4 or not x.is_floating_point():
+            given = f"{tuple(x.shape)} of {x.dtype}" if isinstance(x, Tensor) else type(x).__name__
+            raise ValueError(f"{name} must be floats (B, heads, tokens, K), got {given}")
     heads, t, s = q.shape[1], q.shape[2], k.shape[2]
     if ctx.pos.shape[1] != s or ctx.new != t or v.shape[2] != s:
         raise ValueError(

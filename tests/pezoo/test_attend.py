@@ -92,10 +92,17 @@ def test_heads_that_cannot_be_shared_are_refused():
             attend(encoding, q, k[:, :few], v[:, :few], ctx, None, backend)
 
 
+def test_tensors_of_another_kind_are_refused():
+    encoding, q, k, v, ctx = setting("alibi")
+    for given, text in ((v.numpy(), "ndarray"), (v.long(), "int64"), (v[0], r"\(4, 12, 8\)")):
+        with pytest.raises(ValueError, match=f"v must be floats .*{text}"):
+            attend(encoding, q, k, given, ctx)
+
+
 @pytest.mark.parametrize("text", ["alibi", "t5", "kerple", "rope"])
 def test_positions_of_the_new_tokens_alone_are_refused(text):
     encoding, q, k, v, ctx = setting(text)
-    alone = replace(ctx, pos=ctx.pos[:, -1:], n_new=1)
+    alone = replace(ctx, pos=ctx.pos[:, -1:], ids=None, n_new=1)
     for backend in backends(encoding):
         with pytest.raises(ValueError, match=r"positions of all 12 keys.*has 1 positions"):
             attend(encoding, q[:, :, -1:], k, v, alone, None, backend)

@@ -19,6 +19,20 @@ def test_slots_are_given_for_every_position():
         NoPE(SHAPE).prepare(Context(torch.arange(10)[None], n_new=1, slots=slots))
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"ids": torch.zeros(2, 7, dtype=torch.long)}, r"ids must be .* 10\).*got \(2, 7\)"),
+        ({"x": [[1.0]]}, r"x must be a tensor .*got list"),
+        ({"scale": 8}, r"scale must be a tensor .*got 8"),
+        ({"scale": torch.ones(2, 1)}, r"scale must be a tensor \(B,\)"),
+    ],
+)
+def test_other_kinds_are_refused(given, expected):
+    with pytest.raises(ValueError, match=expected):
+        Context(torch.arange(10)[None], **given)
+
+
 def test_slots_begin_no_documents():
     ctx = Context(torch.arange(4)[None], slots=torch.tensor([[0, 1, 0, 1]]))
     assert ctx.document.tolist() == [[0, 0, 0, 0]]

@@ -28,6 +28,7 @@ def test_it_is_a_product_of_matrices_within_documents_and_without_padding():
     pos = torch.tensor([[-1, 0, 3, -1, 4, 0, 1, 2]])
     encoding = make("path(rank=3,kernel=2)", SHAPE).double()
     torch.nn.init.normal_(encoding.c)
+    encoding.requires_grad_(False)
     x, (q, k) = torch.randn(1, 8, 8, dtype=D), torch.randn(2, 1, 2, 8, 4, dtype=D)
     got = encoding.scores(q, k, encoding.prepare(Context(pos, x=x)).at(1, x))
     normed = layer_norm(x, (8,))[0]
