@@ -277,7 +277,7 @@ class Encoding(Extras, nn.Module):
         """Prepare a forward pass: rewrite positions, compute streams. Calls `draw` if needed.
 
         Errors: those of `draw`; ValueError if ctx.scale or ctx.slots is missing where the encoding
-        needs it, for a context returned by prepare, and for fields of another pass.
+        needs it, for a context returned by prepare, and for fields of another pass or length.
         """
         ctx = Pass.of(ctx)
         if ctx.prepared:
@@ -288,6 +288,12 @@ class Encoding(Extras, nn.Module):
         ctx.memo.check_owed()
         if ctx.x is not None:
             self._check_x(ctx.x, ctx)
+        for name, x in (("ids", ctx.ids), ("slots", ctx.slots)):
+            if x is not None and x.shape[1] != ctx.pos.shape[1]:
+                raise ValueError(
+                    f"{name} must be (B, {ctx.pos.shape[1]}), one for each position, those of "
+                    f"cached tokens too; got {tuple(x.shape)}"
+                )
         if self.needs_scale:
             ctx.scale_for(self.name or type(self).__name__)
         if self.needs_slots:

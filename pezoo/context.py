@@ -84,18 +84,13 @@ UNKNOWN_LAYER: Any = _UnknownLayer()
 PRF = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
 
-def _check_each(name: str, x: object, tokens: int) -> None:
-    """Raise ValueError if x is neither None nor a whole number for each token, (B, S)."""
+def _check_whole(name: str, x: object) -> None:
+    """Raise ValueError if x is neither None nor a tensor (B, S) of whole numbers."""
     if x is None:
         return
     if not isinstance(x, Tensor) or x.dim() != 2 or x.is_floating_point() or x.is_complex():
         given = f"{tuple(x.shape)} of {x.dtype}" if isinstance(x, Tensor) else x
         raise ValueError(f"{name} must hold whole numbers, (B, S); got {given}")
-    if x.shape[1] != tokens:
-        raise ValueError(
-            f"{name} must be (B, {tokens}), one for each position, those of cached tokens too; "
-            f"got {tuple(x.shape)}"
-        )
 
 
 @dataclass(frozen=True)
@@ -126,8 +121,8 @@ class Context:
     The hooks get a `Pass`, which `Encoding.prepare` returns: a Context with what wrappers set.
 
     Errors: ValueError for positions that are not two-dimensional or not int64 or int32, for
-    ids and slots that hold no whole numbers or not one for each position, for more new tokens than
-    positions, and for an x, a scale or a memo of another type.
+    ids and slots that hold no whole numbers, for more new tokens than positions, and for an x, a
+    scale or a memo of another type.
     """
 
     pos: Tensor
@@ -156,7 +151,7 @@ class Context:
                 f"n_new must be within 1..{s}, the number of positions; got {self.n_new}"
             )
         for name, own in (("ids", self.ids), ("slots", self.slots)):
-            _check_each(name, own, s)
+            _check_whole(name, own)
         if self.x is not None and not isinstance(self.x, Tensor):
             raise ValueError(f"x must be a tensor (B, T, D), got {type(self.x).__name__}")
         n = self.scale

@@ -7,7 +7,7 @@ import torch
 
 import pezoo
 from pezoo.adapters import attend, attention_mask
-from pezoo.base import Context
+from pezoo.base import Context, Pass
 from pezoo.testing import SHAPE, build, context, tokens
 
 torch.set_num_threads(1)
@@ -94,7 +94,7 @@ def test_heads_that_cannot_be_shared_are_refused():
 
 def test_tensors_of_another_kind_are_refused():
     encoding, q, k, v, ctx = setting("alibi")
-    for given, text in ((v.numpy(), "ndarray"), (v.long(), "int64"), (v[0], r"\(4, 12, 8\)")):
+    for given, text in ((v.numpy(), "ndarray"), (v.long(), "int64"), (v[0], r"\(3, 12, 8\)")):
         with pytest.raises(ValueError, match=f"v must be floats .*{text}"):
             attend(encoding, q, k, given, ctx)
 
@@ -102,7 +102,7 @@ def test_tensors_of_another_kind_are_refused():
 @pytest.mark.parametrize("text", ["alibi", "t5", "kerple", "rope"])
 def test_positions_of_the_new_tokens_alone_are_refused(text):
     encoding, q, k, v, ctx = setting(text)
-    alone = replace(ctx, pos=ctx.pos[:, -1:], ids=None, n_new=1)
+    alone = replace(ctx, pos=ctx.pos[:, -1:], n_new=1)
     for backend in backends(encoding):
         with pytest.raises(ValueError, match=r"positions of all 12 keys.*has 1 positions"):
             attend(encoding, q[:, :, -1:], k, v, alone, None, backend)
@@ -176,9 +176,9 @@ def test_a_context_that_prepare_returned_is_not_prepared_again(text):
 def test_what_was_drawn_for_another_pass_is_refused():
     encoding, _, _, _, ctx = setting("prism_2025(cursors=1,d_pe=8,hidden=6,state_noise=1)")
     drawn = encoding.train().draw(ctx)
-    ctx = replace(ctx, pos=torch.arange(13)[None], x=ctx.x[:, :1], n_new=1, prepared=False)
+    ctx = Pass(torch.arange(13)[None], x=ctx.x[:, :1], n_new=1, drawn=drawn)
     with pytest.raises(ValueError, match="belongs to another pass"):
-        encoding.prepare(replace(ctx, drawn=drawn))
+        encoding.prepare(ctx)
 
 
 @pytest.mark.parametrize(

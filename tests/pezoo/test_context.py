@@ -30,7 +30,7 @@ def test_slots_are_given_for_every_position():
 )
 def test_other_kinds_are_refused(given, expected):
     with pytest.raises(ValueError, match=expected):
-        Context(torch.arange(10)[None], **given)
+        NoPE(SHAPE).prepare(Context(torch.arange(10)[None], **given))
 
 
 def test_slots_begin_no_documents():
