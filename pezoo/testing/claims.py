@@ -12,7 +12,6 @@ from pezoo.prf import prf_of
 from pezoo.testing.probe import (
     SHAPE,
     Factory,
-    alone,
     build,
     close,
     context,
@@ -65,20 +64,13 @@ def check_far(factory: Factory) -> None:
 
 
 def check_bfloat16(factory: Factory) -> None:
-    """Check that bfloat16 agrees with float32 at position 20,000.
+    """Check that bfloat16 agrees with float32 at position 20,000 and over 300 tokens.
 
-    Angles, distances and table indices computed in bfloat16 would be off by whole positions.
+    Angles, distances and table indices computed in bfloat16 would be off by whole positions, and
+    sums over many tokens by whole logits.
     """
-    ctx = context(tokens(), torch.arange(20_000, 20_010)[None])
-
-    @torch.no_grad()
-    def embedded_and_logits(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        encoding = build(factory).to(torch.bfloat16).to(dtype)
-        layer = one_layer(encoding, alone(ctx), inputs(encoding, 3, 10, dtype))
-        return layer.embedded.float(), layer.logits.float()
-
     with suppress(PositionError):
-        both = embedded_and_logits(torch.bfloat16), embedded_and_logits(torch.float32)
+        both = [_embedded_and_logits(factory, kind, 3, range(20_000, 20_010)) for kind in _KINDS]
         for name, low, high in zip(("embed", "logits"), *both, strict=True):
             real = high.isfinite()
             require(
@@ -91,6 +83,28 @@ def check_bfloat16(factory: Factory) -> None:
                 f"{name}: off by {gap:.3f} of its size in bfloat16 at position 20,000: compute "
                 "angles and distances in float32 or int64",
             )
+    with suppress(PositionError):
+        later = torch.ones(300, 300, dtype=torch.bool).triu(1)
+        both = [_embedded_and_logits(factory, kind, 1, range(300)) for kind in _KINDS]
+        a, b = (logits.masked_fill(later, -torch.inf).softmax(-1) for _, logits in both)
+        message = (
+            "attention to 300 tokens differs in bfloat16: compute positions and sums in float32"
+        )
+        close(a, b, 0.05, message)
+
+
+_KINDS = torch.bfloat16, torch.float32
+
+
+@torch.no_grad()
+def _embedded_and_logits(
+    factory: Factory, dtype: torch.dtype, batch: int, positions: range
+) -> tuple[Tensor, Tensor]:
+    encoding, ids = build(factory).to(torch.bfloat16).to(dtype), tokens(batch, len(positions))
+    ctx = context(ids, torch.tensor([positions]))
+    ctx = replace(ctx, drawn=encoding.draw(ctx, generator=draws()))
+    layer = one_layer(encoding, ctx, inputs(encoding, batch, len(positions), dtype))
+    return layer.embedded.float(), layer.logits.float()
 
 
 WIDTH = 64  # neighbours that are compared with neighbours further away

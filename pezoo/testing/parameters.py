@@ -208,15 +208,15 @@ Hook = tuple[Callable[..., Tensor | None], dict[str, Tensor]]  # and its argumen
 
 
 def check_derivatives(factory: Factory) -> None:
-    """Gradients of the last layer's hooks, in inputs and parameters, equal finite differences."""
+    """Gradients of the last layer's hooks and of `penalty` equal finite differences."""
     encoding, (b, t) = build(factory).train().double(), (2, 9)
     given, layers = inputs(encoding, b, t, torch.float64), encoding.shape.n_layers
     x = given.x.clone()
     ctx = context(tokens(b, t), x=x)
     ctx = replace(ctx, drawn=encoding.draw(ctx, generator=draws()))
     hooks, w_key = _hooks(encoding, given, ctx)
-    leaves = {"ctx.x": x, **dict(encoding.named_parameters())}
-    for leaf in (x, *(y for _, at in hooks.values() for y in at.values())):
+    parameters: dict[str, Tensor] = dict(encoding.named_parameters())
+    for leaf in (x, w_key, *(y for _, at in hooks.values() for y in at.values())):
         leaf.requires_grad_()
 
     def output(hook: str) -> Tensor | None:
@@ -231,14 +231,17 @@ def check_derivatives(factory: Factory) -> None:
                     return out
         return out
 
+    before: dict[str, Tensor] = {}  # inputs of earlier hooks, which ctx.memo may pass on
     for hook, (_, at) in hooks.items():
         if output(hook) is not None:
-            for name, leaf in (*at.items(), *leaves.items()):
-                if leaf.requires_grad and leaf.is_floating_point():
-                    _agrees(hook, name, leaf, partial(output, hook))
+            leaves = at | {"ctx.x": x, "ctx.w_key": w_key} | before | parameters
+            _agree(hook, leaves, partial(output, hook))
+        before |= {f"{name} of {hook}": leaf for name, leaf in at.items() if hook != "embed"}
+    if encoding.penalty() is not None:
+        _agree("penalty", parameters, encoding.penalty)
 
 
-def _hooks(encoding: Encoding, given: Inputs, ctx: Pass) -> tuple[dict[str, Hook], Tensor | None]:
+def _hooks(encoding: Encoding, given: Inputs, ctx: Pass) -> tuple[dict[str, Hook], Tensor]:
     """Return the hooks with their arguments in the last layer, and its weight of keys."""
 
     def transform(q: Tensor, k: Tensor, own: Pass) -> Tensor:
@@ -250,7 +253,8 @@ def _hooks(encoding: Encoding, given: Inputs, ctx: Pass) -> tuple[dict[str, Hook
     x, q, k = given
     steps = walk(encoding, ctx, given, encoding.shape.n_layers)
     *_, (_, wide, last) = [one for one in steps if one[0] == "transform"]
-    q_wide, k_wide = (y.detach() for y in wide)
+    q_wide, k_wide = (y.detach().clone() for y in wide)
+    assert last.w_key is not None
     return {
         "embed": (encoding.embed, {"x": x}),
         "transform": (transform, {"q": q, "k": k}),
@@ -258,6 +262,12 @@ def _hooks(encoding: Encoding, given: Inputs, ctx: Pass) -> tuple[dict[str, Hook
         "bias": (encoding.bias, {"q": q_wide, "k": k_wide}),
         "weights": (weights, {"logits": logits_of(encoding, q_wide, k_wide, None, None)}),
     }, last.w_key
+
+
+def _agree(hook: str, leaves: dict[str, Tensor], call: Callable[[], Tensor | None]) -> None:
+    for name, leaf in leaves.items():
+        if leaf.requires_grad and leaf.is_floating_point():
+            _agrees(hook, name, leaf, call)
 
 
 def _agrees(hook: str, name: str, at: Tensor, call: Callable[[], Tensor | None]) -> None:

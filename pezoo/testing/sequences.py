@@ -10,6 +10,7 @@ from torch.nn.functional import pad
 
 from pezoo.base import Encoding, PositionError
 from pezoo.testing.probe import (
+    SHAPE,
     VOCAB,
     Decoding,
     Factory,
@@ -62,7 +63,8 @@ def check_streaming(factory: Factory) -> None:
         ": new tokens have the positions ctx.query_pos, not 0 to T - 1; what later tokens need "
         "belongs in ctx.memo, under a key of its own in each layer"
     )
-    decodes(build(factory), tokens(), ([1] * 10, [4, 1, 5], [9, 1]), when)
+    encoding = build(factory, replace(SHAPE, n_layers=3))
+    decodes(encoding, tokens(), ([1] * 10, [4, 1, 5], [9, 1]), when)
 
 
 def check_batch(factory: Factory) -> None:

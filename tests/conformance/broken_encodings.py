@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from pezoo import FoX
 from pezoo.base import Columns, Encoding, ParamGroup, ScoreMod
 
 BROKEN = []
@@ -309,6 +310,28 @@ broken(
 )
 biases("derivatives", r"bias: .* in ctx\.x", lambda ctx: ctx.x.detach().sum(-1, keepdim=True))
 
+biases("derivatives", r"ctx\.w_key", lambda ctx: ctx.w_key.detach().sum() * ctx.distance().cos())
+broken(
+    "derivatives",
+    "penalty: the gradient in raw",
+    Raw,
+    penalty=lambda self: (self.raw * self.raw.detach()).sum(),
+)
+
+
+class PassesOn(Encoding):
+    """Keeps in the memo, without its gradient, what `bias` adds to the logits."""
+
+    def transform(self, q, k, ctx):
+        ctx.memo[f"{ctx.layer}"] = q.detach().sum(-1, keepdim=True)
+        return q, k
+
+    def bias(self, q, k, ctx):
+        return ctx.memo[f"{ctx.layer}"] * ctx.distance()[:, None].cos()
+
+
+broken("derivatives", "bias: the gradient in q of transform", PassesOn)
+
 
 class Flipped(torch.autograd.Function):
     """The identity, with a gradient of the wrong sign."""
@@ -356,7 +379,7 @@ class Steep(Encoding):
     factor = 1.0
 
     def bias(self, q, k, ctx):
-        return ctx.pos[:, None, None].to(q.dtype)
+        return ctx.pos[:, None, None].float()
 
     def columns(self, q, k, ctx):
         slope = torch.full_like(q[..., :1], self.factor * self.shape.d_head**0.5)
@@ -532,6 +555,17 @@ broken("far", "position 50,000 in torch.float32", Overflows)
 embeds("far", "in torch.float16", lambda x, ctx: x * (1 + 2 * ctx.query_pos[..., None]).to(x.dtype))
 embeds("bfloat16", "in bfloat16", lambda x, ctx: x + ctx.query_pos.to(x.dtype).sin()[..., None])
 
+
+class SumsInBfloat16(FoX):
+    def bias(self, q, k, ctx):
+        return super().bias(q, k, replace(ctx, x=ctx.x.to(q.dtype)))
+
+    def log_gates(self, ctx):
+        return super().log_gates(ctx).to(ctx.x.dtype)
+
+
+broken("bfloat16", "attention to 300 tokens", SumsInBfloat16)
+
 # Batches, padding and decoding.
 
 embeds("batch", "samples of a batch", lambda x, ctx: x + x.roll(1, 0))
@@ -560,6 +594,14 @@ embeds(
     lambda x, ctx: x + torch.arange(ctx.pos.shape[1])[-ctx.new :, None],
 )
 embeds("streaming", "in chunks of", lambda x, ctx: x + torch.arange(x.shape[1])[:, None])
+
+
+class SharesItsLaterLayers(FoX):
+    def sums(self, ctx):
+        return super().sums(replace(ctx, layer=min(ctx.layer, 1)))
+
+
+broken("streaming", "a key of its own in each layer", SharesItsLaterLayers)
 
 
 def slots_of_the_first_columns(x, ctx):
