@@ -83,10 +83,10 @@
     const fewAll = table.rows.every((row) => row.few || row.apart),
       all = table.rows.map((row) => ({ ...row, few_all: fewAll, decode: decodeOf(row)?.[0] ?? null }));
     const rows = all.filter((row) => row.unseen && row[key] !== null && (!log || row[key] > 0));
-    const left = all.length - rows.length;
+    const left = all.filter((row) => !rows.includes(row));
     PZ.say("facts", [
       PZ.policyWords(table),
-      left && "In the table alone, without a number or a cost above 0: " + left + ".",
+      left.length && "Not drawn, without a number or a cost above 0: " + left.map((row) => row.label).join(", ") + ".",
       table.devices.length > 1
         ? "Runs on several devices: choose one to compare speeds."
         : "Measured on " + table.devices.join(", ") + ".",
