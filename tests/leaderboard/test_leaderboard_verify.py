@@ -137,7 +137,7 @@ def test_an_encoding_has_the_parameters_that_it_is_built_with(encoding, size):
 def test_records_of_an_earlier_version_are_those_of_a_list(monkeypatch):
     raw = changed(committed("turing2024-mini/turing_addition/rope"), {"config.task_version": 1})
     assert verified(raw) == ["task_version is 1: the code is at 2"]
-    monkeypatch.setattr("harness.cli.verify.EARLIEST", {raw["run"]})
+    monkeypatch.setattr("harness.cli.verify.command.EARLIEST", {raw["run"]})
     assert verified(raw) == []
     (line,) = verified(raw, **{"cost.parameters": 1})
     assert line.startswith("cost.parameters is 1")
