@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import suppress
 from inspect import signature
-from math import log2
 from textwrap import fill, indent
 
 import click
@@ -21,19 +20,25 @@ from pezoo.prf import PRFError, prf_of
 from pezoo.registry import entries, make, names
 
 Verdict = tuple[str, str]  # does the PRF characterise the task, does it recover it
-TRAINED, TESTED = 5, 10  # scales
+TRAINED, TESTED = 5, 10  # lengths
 SMALL = 4  # digits 0 .. 3 in the examined instances
-ROWS = 400  # examined instances of a scale
+ROWS = 400  # examined instances of a length
 LEAST = 20  # shared beginnings that a verdict needs
-MOST = 400_000  # table rows per scale in the search for the complexity
+MOST = 400_000  # table rows per length in the search for the complexity
+TERMS = (
+    "A positional relation function (PRF) phi(i, j) gives a query i and a key j a value, such as "
+    "their distance; phi(i, j, n) also reads the length n. Theorems, definitions and examples are "
+    "those of Chen et al. 2026, who call the length the scale. What training learns is another "
+    "matter."
+)
 
 
 @click.command()
 @click.argument("task")
 def command(task: str) -> None:
-    """Print whether a task is canonical, its complexity, and what that predicts for encodings.
+    """Print which encodings suffice for a task by their positions alone, and why.
 
-    After Chen et al. 2026, for training on scales 1 to 5 and tests up to 10.
+    After Chen et al. 2026, for training on lengths 1 to 5 and tests up to 10.
 
     pezoo explain "copy(aligned=10)"
     """
@@ -53,16 +58,15 @@ def command(task: str) -> None:
 
 def _explain(made: Task) -> None:
     verdicts = verdicts_of(made)
-    click.echo(
-        f"{_wrapped(short(verdicts) + variant(made) * (not verdicts))}\n\n"
-        "Theorems, definitions and examples are those of Chen et al. 2026. Their scale\n"
-        "is the length in tables of results, which also depend on what training learns."
-    )
+    click.echo(_wrapped(short(verdicts) + variant(made) * (not verdicts)))
+    if not verdicts:
+        return
+    click.echo(f"\n{_wrapped(TERMS)}")
     for title, text in (
-        ("Canonical", canonical(made)),
-        ("Complexity", size_of_computation(made)),
-        ("Positional relation function (PRF)", prf(made)),
-        ("Encodings", encodings(verdicts)),
+        ("Does one function serve all lengths? (canonical, Definition 5)", canonical(made)),
+        ("How many operators does it take? (complexity)", size_of_computation(made)),
+        ("Which keys does a step need? (Definition 6)", prf(made)),
+        ("Which encodings have such a PRF?", encodings(verdicts)),
     ):
         click.echo(f"\n{title}\n{indent(_wrapped(text), '  ')}")
 
@@ -73,36 +77,34 @@ def _wrapped(text: str) -> str:
 
 
 def canonical(task: Task) -> str:
-    """Say whether one computation serves all scales, or give two instances that contradict it."""
-    if not any(task.computation(n) for n in task.lengths(1, TRAINED)):
-        return "not decided: the task declares no computation"
+    """Say whether one computation serves all lengths, or give two instances that contradict it."""
     if sign := _moving_sign(task):
         return (
             f"not decided: instances are compared without their signs, and the place of {sign} "
-            "tells the scale here; a format that pads instances to one length fixes it"
+            "tells the length here; a format that pads instances to one length fixes it"
         )
     examples = [*_examples(task, range(1, TRAINED + 1), signs=False)]
     found = conflict(examples)
     if found is None:
         alike = shared(examples)
         if alike is not None and alike < LEAST:
-            return f"not decided: only {alike} instances begin like one of another scale"
+            return f"not decided: only {alike} instances begin like one of another length"
         return (
             "yes, on the examined instances: each token of the answer is the same function of the "
-            "tokens before it at all scales (Definition 5)."
+            "tokens before it at all lengths."
         )
     prefix = _text(task, found.prefix)
     return (
-        f"no: after {prefix}, an instance of scale {found.one} continues with "
-        f"{_text(task, (found.writes,))}, one of scale {found.other} with "
-        f"{_text(task, (found.other_writes,))} (Example 7; signs such as = are left out). No "
-        "PRF phi(i, j) carries it to all scales (Theorem 2); phi(i, j, n) may, or a format "
-        "that pads instances to one length."
+        f"no: after {prefix}, an instance of length {found.one} continues with "
+        f"{_text(task, (found.writes,))}, one of length {found.other} with "
+        f"{_text(task, (found.other_writes,))} (Example 7; signs such as = are left out). So no "
+        "phi(i, j) suffices at all lengths (Theorem 2); phi(i, j, n) may, or a format that pads "
+        "instances to one length."
     )
 
 
 def _moving_sign(task: Task) -> str | None:
-    """Return a sign between operands whose index differs between scales."""
+    """Return a sign between operands whose index differs between lengths."""
     places: dict[str, set[int]] = {}
     for n in task.lengths(1, TRAINED):
         draws = torch.Generator().manual_seed(n)
@@ -115,60 +117,38 @@ def _moving_sign(task: Task) -> str | None:
 def size_of_computation(task: Task) -> str:
     """Bound the number of unit operators: from below by search, from above as declared."""
     declared = _computations(task)
-    most = max((len(s.parents) for c in declared.values() for s in c.steps), default=2)
-    if not declared:
-        return "unknown: the task declares no computation"
-    lines = []
+    most = max(len(s.parents) for c in declared.values() for s in c.steps)
+    least = "at least one"
     for top in task.lengths(1, 3):
         examples = list(_examples(task, range(1, top + 1), signs=False, bits=True))
         places = max((x.shape[1] + y.shape[1] for _, x, y in examples), default=0)
         if not examples or sum(places**most * len(x) * y.shape[1] for _, x, y in examples) > MOST:
-            lines.append(f"up to scale {top}: too large to search")
             break
-        found = complexity(examples, most)
-        lines.append(f"up to scale {top}: {'not found' if found is None else f'{found} or more'}")
-    lines.append(
-        f"(by search on instances of 0 and 1, without signs, for operators of up to {most} inputs)"
-    )
+        if found := complexity(examples, most):
+            least = (
+                f"at least {found} up to length {top}, by search on instances of 0 and 1, without "
+                f"signs, for operators of {'one input' if most == 1 else f'up to {most} inputs'}"
+            )
     counts = [len(operators({k: declared[k] for k in declared if k <= n})) for n in declared]
     used = ", ".join(sorted(map(named, operators(declared))))
-    lines.append(f"at most {counts[-1]} at all scales up to {max(declared)}, as declared: {used}")
     grown = counts[min(TRAINED, len(counts)) - 1] < counts[-1]
-    lines.append(
-        "it grows beyond the training scales: no encoding helps (Theorem 1)"
+    limit = (
+        f"The number grows beyond length {TRAINED}: no encoding helps (Theorem 1)."
         if grown
-        else f"it does not grow beyond scale {TRAINED}: Theorem 1 sets no limit"
+        else f"The number does not grow beyond length {TRAINED}: Theorem 1 sets no limit."
     )
-    return "\n".join([*lines, *counting(task, declared)])
-
-
-def counting(task: Task, declared: dict[int, Computation]) -> Iterator[str]:
-    """Yield the counts of Theorem 1's proof and of Example 6, in powers of two."""
-    n = max(declared)
-    k, values = len(declared[n].steps), 1 + int(_declared(task, n, hint=True).max())
-    told = k * (2 ** (TRAINED + 1) - 1) + n * n * log2(values)
-    prfs = 2 * (n + 1) ** 2 * log2(n + 1)
-    if n > TRAINED:
-        yield (
-            f"of all functions of up to {n} bits to {k}, this task or not, there are "
-            f"2^{k * (2 ** (n + 1) - 1)}; examples of up to {TRAINED} bits and a PRF of {values} "
-            f"values tell at most 2^{told:.0f} apart, so most cannot be carried (Theorem 1)"
-        )
-        yield (
-            f"2^{2**n} functions to one bit differ at {n} bits alone, and there are 2^{prfs:.0f} "
-            "PRFs to tell them apart (Example 6)"
-        )
+    return (
+        f"{least}\nat most {counts[-1]} up to length {max(declared)}, as declared: {used}\n{limit}"
+    )
 
 
 def prf(task: Task) -> str:
     """Say whether the PRF that the task declares characterises its computation."""
-    if not _computations(task):
-        return "none declared"
     lines = []
     for words, hint in (("phi(i, j)", False), ("phi(i, j, n)", True)):
         try:
             found = _violation(task, hint)
-            lines.append(f"{words}: {found or 'characterises it (Definition 6)'}")
+            lines.append(f"{words}: {found or 'tells them apart, as declared'}")
         except TaskError as error:
             lines.append(f"{words}: none. {error}")
     return "\n".join(lines)
@@ -212,14 +192,13 @@ def variant(task: Task) -> str:
 
 def encodings(verdicts: dict[Verdict | None, list[str]]) -> str:
     """Tabulate the encodings that define a PRF: does it characterise, does it recover?"""
-    if not verdicts:
-        return "nothing: the task declares no computation"
     left = ", ".join(verdicts.get(None, ()))
     head = (
-        f"characterises: the PRF tells apart the keys that a step needs, at scales up to {TESTED} "
-        f"(Definition 6). recovers: the task follows from instances of scales up to {TRAINED} and "
-        "the PRF values that their steps read (Theorem 3). Sufficient, not necessary: a model may "
-        "also use content, depth and the causal mask.\n"
+        "characterises: at lengths up to "
+        f"{TESTED}, keys with equal values have equal roles (consistency), and only keys that a "
+        "step needs have a value other than 0 (distinctness). recovers: all answers follow from "
+        f"instances up to length {TRAINED} and the values that their steps read (Theorem 3). "
+        "Sufficient, not necessary: a model may also use content, depth and the causal mask.\n"
     )
     table = tabulate(
         [(", ".join(own), *verdict) for verdict, own in verdicts.items() if verdict],
@@ -254,9 +233,9 @@ def _verdict(task: Task, name: str, verdicts: dict[bytes, Verdict]) -> Verdict |
 
 
 def _recovered(task: Task, prf: dict[int, Tensor]) -> str:
-    """Say whether Algorithm 1 leads from the training scales to the others."""
+    """Say whether Algorithm 1 leads from the training lengths to the others."""
     if max(prf) <= TRAINED:
-        return f"no scale beyond {TRAINED}"
+        return f"no length beyond {TRAINED}"
 
     needed = {n: _declared(task, n, hint=True) > 0 for n in prf if n <= TRAINED}
     shown = _examples(task, range(1, TRAINED + 1), signs=True)
@@ -286,7 +265,7 @@ def _declared(task: Task, n: int, *, hint: bool) -> Tensor:
 
 
 def _size(task: Task, n: int) -> int:
-    """Return the number of tokens of prompt and answer at scale n."""
+    """Return the number of tokens of prompt and answer at length n."""
     return sum(task.max_tokens(n))
 
 

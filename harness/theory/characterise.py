@@ -42,7 +42,7 @@ def violation(representation: Representation, prf: PRF) -> Violation | None:
             query = step.place - 2
             roles = {parent: k for k, parent in enumerate(step.parents, 1)}
             for key, value in enumerate(values[query, : query + 1].tolist()):
-                where = f"scale {n}, query {query}, key {key}"
+                where = f"length {n}, query {query}, key {key}"
                 role = step.operator, roles.get(key + 1, inf)
                 needed = role[1] != inf
                 if (value == ABSENT) == needed:
@@ -86,27 +86,13 @@ class Reconstruction:
         for _ in range(tokens):
             kind, keys = _read(values, z.shape[1])
             table = self.tables.get(kind)
-            if table is None:
-                raise NotLearned(f"scale {n}, place {z.shape[1] + 1}: {_named(kind)} are new")
-            try:
-                written = [table[tuple(row)] for row in z[:, keys].tolist()]
-            except KeyError as error:
-                raise NotLearned(
-                    f"{_named(kind)} with inputs {_listed(error.args[0])} are new"
-                ) from None
+            rows = [*map(tuple, z[:, keys].tolist())]
+            if table is None or not table.keys() >= {*rows}:
+                new = "values" if table is None else "inputs"
+                raise NotLearned(f"length {n}, place {z.shape[1] + 1}: {new} that no example has")
+            written = [table[row] for row in rows]
             z = torch.cat([z, torch.tensor(written)[:, None]], 1)
         return z[:, x.shape[1] :]
-
-
-def _named(kind: tuple[int, ...]) -> str:
-    return f"PRF values {_listed(kind)}" if kind else "places without PRF values"
-
-
-def _listed(values: tuple[int, ...]) -> str:
-    """Return at most eight of the values."""
-    if len(values) <= 8:
-        return str(values)
-    return f"({', '.join(map(str, values[:6]))}, ... {len(values)} in all)"
 
 
 def reconstruct(examples: Examples, prf: PRF) -> Reconstruction:
@@ -129,8 +115,8 @@ def reconstruct(examples: Examples, prf: PRF) -> Reconstruction:
             for *inputs, written in both.tolist():
                 if table.setdefault(tuple(inputs), written) != written:
                     raise NotLearned(
-                        f"scale {n}, place {place + 1}: {_named(kind)} with inputs "
-                        f"{_listed(tuple(inputs))} give {table[tuple(inputs)]} and {written}"
+                        f"length {n}, place {place + 1}: equal values and inputs need "
+                        f"{table[tuple(inputs)]} and {written}"
                     )
     return Reconstruction(tables, prf)
 
@@ -155,7 +141,7 @@ def obstacle(
         learned = reconstruct(shown, reduced)
         for n, x, y in tested:
             if not torch.equal(learned.answer(x, n, y.shape[1]), y):
-                return f"wrong at scale {n}"
+                return f"wrong at length {n}"
     except NotLearned as error:
         return str(error)
     return None

@@ -280,5 +280,5 @@ def test_example_7_is_not_recovered_without_a_scale_hint():
 def test_what_is_new_at_a_scale_is_said():
     task = make("copy")
     learned = reconstruct(sampled(task, (1, 2), 200), lambda n: torch.ones(9, 9).long() * n)
-    with pytest.raises(NotLearned, match="scale 3"):
+    with pytest.raises(NotLearned, match="length 3"):
         learned.answer(torch.zeros(1, 4, dtype=torch.long), 3, 1)
