@@ -1,6 +1,7 @@
 """`pezoo show RUN`: print one run, and write a page of pictures of what it has learned."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 from tabulate import tabulate
@@ -132,15 +133,23 @@ def _print(record: Record) -> None:
         say(f"failed: {record.reason}")
         return
     data = record.data()
-    columns = ("length", "exact", "token", "method", "note")
+    tables: dict[str, list[str]] = {}  # the names of the checkpoints that have these scores
     for name, scores in data["scores"].items():
-        rows = [s if s["exact"] is not None else s | {"exact": s["status"]} for s in scores]
-        table = [[row[column] for column in columns] for row in rows]
-        say(f"\n{name} checkpoint\n{tabulate(table, columns, floatfmt='.3f')}")
-    hashes = [(name, data.get(name)) for name in ("backbone_hash", "data_hash")]
-    say("\n" + tabulate([pair for pair in hashes if pair[1]]))
-    for part in ("cost", "env"):
-        say(f"\n{part}\n{tabulate([(key, _words(value)) for key, value in data[part].items()])}")
+        tables.setdefault(_scores(scores), []).append(name)
+    for table, names in tables.items():
+        say(f"\n{' and '.join(names)} checkpoint\n{table}")
+    hashes = {name: data.get(name) for name in ("backbone_hash", "data_hash")}
+    for title, part in (("cost", data["cost"]), ("environment", data["env"] | hashes)):
+        rows = [(key, _words(value)) for key, value in part.items() if value or value == 0]
+        say(f"\n{title}\n{tabulate(rows, tablefmt='plain', disable_numparse=True)}")
+
+
+def _scores(scores: list[dict[str, Any]]) -> str:
+    """Tabulate scores by length, without columns that have no value."""
+    known = ("length", "exact", "token", "bits", "method", "status", "note")
+    plain = {"method": {"teacher-forced"}, "status": {"ok"}}
+    columns = [key for key in known if {s[key] for s in scores} - plain.get(key, set()) - {None}]
+    return tabulate([[s[key] for key in columns] for s in scores], columns, floatfmt=".3f")
 
 
 def say(text: str, err: bool = False) -> None:

@@ -71,7 +71,7 @@ def test_bench_prints_records_resumes_and_writes_a_leaderboard(call, tmp_path):
     run = records[0]["run"]
     code, out, _ = call("show", run[:8], "--runs", tmp_path)
     assert code == 0
-    assert "last checkpoint" in out
+    assert "last and best checkpoint" in out
     assert records[0]["data_hash"] in out
     code, out, _ = call("try", run, "12=", "--runs", tmp_path)
     assert code == 0

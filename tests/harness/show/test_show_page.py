@@ -75,7 +75,7 @@ def test_the_page_of_a_run_is_whole_and_needs_nothing_else(call, runs):
     assert code == 0, err
     path = root / made[CURSORS] / "show.html"
     assert str(path) in out
-    assert "last checkpoint" in out
+    assert "last and best checkpoint" in out
     page = Page(path.read_text())
     assert page.outside == []
     assert not {"script", "link", "iframe", "object"} & page.tags
@@ -189,11 +189,11 @@ def test_scores_are_shown_when_the_weights_are_gone_or_do_not_fit(call, copied, 
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, "restore", strange)
         code, out, err = call("show", copied.name, *where)
-    assert (code, "last checkpoint" in out, "another version" in err) == (2, True, True)
+    assert (code, "last and best checkpoint" in out, "another version" in err) == (2, True, True)
     for path in copied.glob("ckpt-*"):
         path.unlink()
     code, out, err = call("show", copied.name, *where)
-    assert (code, "last checkpoint" in out, "checkpoint is gone" in err) == (0, True, True)
+    assert (code, "last and best checkpoint" in out, "checkpoint is gone" in err) == (0, True, True)
     assert not (copied / "show.html").exists()
 
 
