@@ -19,6 +19,7 @@ SIZES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", kernels.KERNELS)
 def test_every_backend_of_every_kernel_runs_and_agrees(name):
     sizes = {key: SIZES[key] for key in kernels.KERNELS[name].sizes}

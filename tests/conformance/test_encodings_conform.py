@@ -26,15 +26,21 @@ WRAPPED = (
     "prism_2025(cursors=1,d_pe=8,hidden=6,support=one_sided)",
     "prism_spectral(cursors=1,d_pe=8,hidden=6,controller=gru,copy_every=0,stride=1,state_noise=1.0)",
 )
-TEXTS = (*(SMALL.get(name, name) for name in pezoo.names()), *WRAPPED)
+NAMED = tuple(SMALL.get(name, name) for name in pezoo.names())
 
 
 def factory_of(text):
     return lambda shape: pezoo.make(text, shape)
 
 
-@parametrize_with_checks({text: factory_of(text) for text in TEXTS})
+@parametrize_with_checks({text: factory_of(text) for text in NAMED})
 def test_conformance(check, factory):
+    check(factory)
+
+
+@pytest.mark.slow
+@parametrize_with_checks({text: factory_of(text) for text in WRAPPED})
+def test_conformance_with_options(check, factory):
     check(factory)
 
 

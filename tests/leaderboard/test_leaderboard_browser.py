@@ -40,9 +40,12 @@ playwright = pytest.importorskip(
 )
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM = os.environ.get("PEZOO_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="browser tests need Chromium: apt-get install chromium"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        CHROMIUM is None, reason="browser tests need Chromium: apt-get install chromium"
+    ),
+]
 KNOWN = read_catalog()
 MATRIX = tuple(tuple(i - j for j in range(9)) for i in range(9))
 PRISM = replace(
@@ -599,7 +602,6 @@ def test_every_page_discloses_and_keeps_the_choices(visit, example):
         assert page.url.endswith("#protocol=prism2025&task=copy")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (390, "dark")])
 def test_axe_finds_nothing_on_any_page(visit, example, width, theme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
@@ -806,7 +808,6 @@ def test_hostile_records_run_nothing_and_ask_for_nothing(visit, raw, tmp_path):
     assert page.evaluate("({}).pwned") is None
 
 
-@pytest.mark.slow
 def test_five_thousand_runs_load_in_two_seconds(visit, raw, tmp_path):
     records = []
     tasks = [f"task{at}" for at in range(8)]

@@ -107,6 +107,7 @@ def test_the_command_names_every_forged_record_and_exits_with_1(save):
     assert "4 records checked, 4 refused" in result.stdout
 
 
+@pytest.mark.slow
 def test_no_committed_table_mixes_the_scans_of_an_encoding():
     for table in tables(load([RECORDS])[0]):
         ran = defaultdict(set)

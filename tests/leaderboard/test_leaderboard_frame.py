@@ -80,6 +80,7 @@ def test_every_column_is_explained():
     assert [name for name in COLUMNS if name not in words] == []
 
 
+@pytest.mark.slow
 def test_the_committed_records_are_all_there():
     records, _ = load([RECORDS])
     scores = leaderboard.frame(modes=True)

@@ -289,6 +289,7 @@ def cli(*words, folder):
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
 
 
+@pytest.mark.slow
 def test_a_run_of_a_protocols_file_is_added_checked_and_repeated(tmp_path, monkeypatch):
     """The file uses the name of a packaged protocol, with settings of its own."""
     (tmp_path / "records").mkdir()

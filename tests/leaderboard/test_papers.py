@@ -127,6 +127,7 @@ def test_a_mean_is_that_of_the_best_rate_with_the_sample_deviation_over_its_seed
     assert alone.ours == Number(pytest.approx(40.0))  # one seed has no deviation
 
 
+@pytest.mark.slow
 def test_gains_are_the_papers_and_ours_over_tasks_and_encodings_with_runs(paper):
     """The paper says 12.0 and 43.5 (Section 4), 15.7 and 76.3 (Appendix B.1); 9.7 is of Table 5."""
     ours = {

@@ -40,6 +40,7 @@ def test_with_what_is_drawn_before_random_positions_compile_into_one_graph():
     torch.testing.assert_close(compiled(x, pos), model(x, pos))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_compiled_model_is_the_model(text):
     lengths, backend = ([6, 9, 4], "aot_eager") if text in ANY_LENGTH else ([6], "eager")

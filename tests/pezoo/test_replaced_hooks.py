@@ -128,6 +128,7 @@ def test_checkpointed_layers_run_twice(text):
         model(x, pos).square().mean().backward()
 
 
+@pytest.mark.slow
 def test_compiled_in_part_or_whole():
     encoding, (x, pos) = Geometric(SHAPE), inputs()
     compiled = torch.compile(attend, backend="eager")

@@ -143,6 +143,7 @@ def test_waiting_has_no_end_and_says_once_what_is_skipped(tmp_path, capsys, monk
     assert capsys.readouterr().err.count("skipped") == 1
 
 
+@pytest.mark.slow
 def test_workers_start_where_the_folder_for_temporary_files_has_a_long_path(tmp_path):
     folder = tmp_path / ("x" * 120)
     folder.mkdir()
@@ -162,6 +163,7 @@ def test_workers_start_where_the_folder_for_temporary_files_has_a_long_path(tmp_
     assert (done.returncode, done.stdout) == (0, "started\n"), done.stderr
 
 
+@pytest.mark.slow
 def test_show_and_try_say_when_they_use_an_older_checkpoint(call, run):
     show, answer = ("show", run.name), ("try", run.name, "12=")
     assert call(*show)[0] == call(*answer)[0] == 0

@@ -78,6 +78,7 @@ def test_a_number_is_a_figures_where_a_paper_has_no_tables(call, tmp_path):
     assert call("table", "chen2026", "3", *folders, "--out", str(tmp_path))[0] == 0
 
 
+@pytest.mark.slow
 def test_a_figures_pictures_are_drawn_where_asked_for(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     args = "table", "chen2026", "3", "--runs", str(tmp_path)

@@ -10,6 +10,7 @@ from harness.engine import EngineError, Options, make
 from harness.engine.local import Engine, LocalWorkers, cores, threads_of
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_the_number_of_workers_changes_no_bit(jobs, matrix, collect, assert_like_here, tmp_path):
     configs = matrix()

@@ -190,6 +190,7 @@ def test_without_the_baseline_there_are_no_ratios(monkeypatch):
     assert "cannot represent" in report.render("markdown")
 
 
+@pytest.mark.slow
 def test_json_is_only_json_and_covers_every_encoding(call):
     code, out, err = call("perf", *TINY, "--format", "json")
     assert code == 0, err

@@ -37,6 +37,7 @@ def said(code, **variables):
     return subprocess.check_output(command, env=environment, text=True).split()
 
 
+@pytest.mark.slow
 def test_a_block_that_was_freed_is_used_again():
     pages = SIZE // 4096
     if int(said("block(); print(block())")[0]) < pages // 2:
@@ -48,6 +49,7 @@ def test_a_block_that_was_freed_is_used_again():
     assert int(before) - int(after) > SIZE // 2
 
 
+@pytest.mark.slow
 def test_the_heap_is_asked_for_in_huge_pages():
     switch = Path("/sys/kernel/mm/transparent_hugepage/enabled")
     if not switch.exists() or "[never]" in switch.read_text():

@@ -112,6 +112,7 @@ def test_runs_killed_at_random_moments_lose_nothing(tmp_path):
     assert report.runs >= 1
 
 
+@pytest.mark.slow
 def test_bench_killed_at_random_moments_goes_on(tmp_path):
     configs, root = [config_of(seed=seed) for seed in (0, 1)], tmp_path / "cut"
     process = bench(root, "0-1")
@@ -126,6 +127,7 @@ def test_bench_killed_at_random_moments_goes_on(tmp_path):
     assert_like_whole_runs(root, configs, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_signal_saves_and_the_same_command_goes_on(tmp_path):
     """Sent to the command alone, as a service manager or `kill` does."""
     settings = (*LONG, "train.steps=5000")
@@ -196,6 +198,7 @@ def serves(process):
     return "forkserver" in subprocess.run(listed, capture_output=True, text=True).stdout
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_workers_start_prints_no_traceback(tmp_path):
     process = bench(tmp_path, "0-1")
     eventually(lambda: serves(process))
@@ -218,6 +221,7 @@ def test_ctrl_c_at_any_moment_prints_no_traceback_of_this_project(tmp_path):
             assert process.returncode in (130, -signal.SIGINT), err
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_bench_with_a_message_and_the_last_good_state(tmp_path):
     config, root = config_of(), tmp_path / "cut"
     asked = []
@@ -240,6 +244,7 @@ def test_a_full_disk_ends_bench_with_a_message_and_the_last_good_state(tmp_path)
     assert_like_whole_runs(root, [config], tmp_path)
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_replaced_and_a_run_that_kills_two_has_failed(tmp_path):
     configs, killed = [config_of(seed=seed) for seed in (0, 1)], {0: set(), 1: set()}
 

@@ -53,6 +53,7 @@ def first(records, protocol, encoding):
     return next(r for r in records if (r.protocol, r.encoding) == (protocol, encoding))
 
 
+@pytest.mark.slow
 def test_a_record_with_other_settings_never_enters_the_protocols_table(committed, known):
     def longer(raw):
         raw["config"]["train"]["steps"] = raw["learning"][-1]["step"] = 2001
@@ -167,6 +168,7 @@ def test_an_earlier_version_of_a_protocol_is_known(tmp_path):
     assert not read_catalog(tmp_path).strange_options(record)
 
 
+@pytest.mark.slow
 def test_the_committed_records_and_what_the_harness_makes_are_of_known_versions(known):
     records, _ = load([RECORDS])
     for protocol in map(load_protocol, protocol_names()):

@@ -30,6 +30,7 @@ def test_attention_is_that_of_a_plain_loop(decoder, example):
             assert seen.bias[1, h, i, 0] == pytest.approx(-slope * i)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

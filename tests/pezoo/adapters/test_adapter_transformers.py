@@ -348,6 +348,7 @@ def test_every_encoding(tmp_path, text):
     torch.testing.assert_close(later, want[:, 5:], atol=1e-6, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_one_graph_for_every_length():
     model = use(build("llama"), "alibi")
     torch.compiler.reset()
@@ -562,6 +563,7 @@ for folder in folders:
 """
 
 
+@pytest.mark.slow
 def test_another_process_gets_no_other_model(tmp_path):
     """Without pezoo, from_pretrained refuses; with it, the model runs only with its encoding."""
     folders = []

@@ -80,6 +80,7 @@ def compare_interpreted():
         print("agrees")
 
 
+@pytest.mark.slow
 def test_interpreted_it_equals_the_reference():
     run = subprocess.run(
         [sys.executable, __file__],

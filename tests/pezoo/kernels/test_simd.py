@@ -113,6 +113,7 @@ def test_compiling_leaves_numba_s_own_setting_alone(tmp_path, monkeypatch):
     assert list(folder.rglob("*.nbc"))
 
 
+@pytest.mark.slow
 def test_a_change_in_a_called_function_compiles_the_kernel_anew(tmp_path):
     (tmp_path / "helper.py").write_text("import numba\n@numba.njit\ndef by(x):\n    return 2 * x\n")
     (tmp_path / "kernel.py").write_text(
@@ -131,6 +132,7 @@ def run(folder):
     return subprocess.run(code, capture_output=True, text=True, check=True, env=env).stdout.strip()
 
 
+@pytest.mark.slow
 def test_a_truncated_file_of_machine_code_is_made_again(tmp_path):
     (tmp_path / "kernel.py").write_text(
         "from pezoo.kernels.simd.compile import compiled\n"
