@@ -299,5 +299,5 @@ def _agrees(hook: str, name: str, at: Tensor, call: Callable[[], Tensor | None])
             abs(given - wanted) <= 0.05 * abs(wanted) + 0.05,
             f"{hook}: the gradient in {name} is {given:.3g}, expected {wanted:.3g}: do not use "
             f"detach(), no_grad() or round() on what depends on {name}, and check a backward of "
-            "your own",
+            "your own (a straight-through estimator fails here by design)",
         )
