@@ -8,6 +8,7 @@ an entry point in the group "pezoo.encodings", `name = "package.module:Class"`.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -262,6 +263,8 @@ def _fits(value: Any, kind: Any) -> bool:
         return any(_fits(value, one) for one in get_args(kind))
     if isinstance(value, bool):
         return kind is bool
+    if isinstance(value, float) and not math.isfinite(value):
+        return False
     try:
         return isinstance(value, kind)
     except TypeError:  # of a generic, such as tuple[float, ...]

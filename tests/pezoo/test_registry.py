@@ -78,6 +78,7 @@ def test_unknown_names(text, words):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        ("fox(start=1e999)", "start of fox expects a finite float, got inf"),
         ("rope(base=big)", "option base of rope expects a finite float"),
         ("rope(base=true)", "expects a finite float"),
         ("alibi(asymmetric=1)", "expects bool"),
