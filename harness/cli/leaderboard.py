@@ -13,7 +13,8 @@ import click
 from harness.cli import options
 
 if TYPE_CHECKING:
-    from leaderboard.record.check import Alike, Verify
+    from leaderboard.record.check import Verify
+    from leaderboard.record.clashes import Alike
 
 _out = click.option(
     "--out", default="leaderboard/site", show_default=True, help="Folder of the site."

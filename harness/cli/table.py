@@ -68,7 +68,7 @@ def command(**options: Any) -> None:
 def _show(options: SimpleNamespace, paper: Paper) -> None:
     from leaderboard.papers import text
     from leaderboard.papers.pictures import draw
-    from leaderboard.record.check import refusals
+    from leaderboard.record.refusals import refusals
 
     filled = _filled(options, paper)
     empty = sum(not cell.runs for cell in filled.cells)

@@ -19,7 +19,7 @@ from harness.cli.verify.build import Facts, encoding_of
 from harness.model.transformer import shape_of
 from harness.settings.protocol import Request, resolve
 from harness.settings.sweep import Sweep, possible_configs, sweep_configs
-from leaderboard.record.check import EARLIEST
+from leaderboard.record.refusals import EARLIEST
 from leaderboard.record.schema import Record
 from leaderboard.record.tuning import MARK, best, cells
 from leaderboard.stats.tables import flat

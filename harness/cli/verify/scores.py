@@ -14,7 +14,7 @@ from harness.settings.protocol import sample_count, token_count
 from harness.tasks.base import Task
 from harness.training.evaluate import WRONG, examples, method, text
 from leaderboard.escape import shown
-from leaderboard.record.check import EARLIEST
+from leaderboard.record.refusals import EARLIEST
 from leaderboard.record.schema import Record, Score
 from pezoo.base import Context, Encoding, PositionError
 

@@ -1,0 +1,155 @@
+"""The ways in which a record contradicts itself, beyond a valid form."""
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
+from operator import attrgetter
+from pathlib import Path
+from statistics import fmean
+
+from leaderboard.escape import command_text
+from leaderboard.record.schema import Cost, Record, Scores
+
+FIRST = datetime(2026, 11, 21, 4, 54, 37, tzinfo=UTC)  # the first commit: no run is older
+# Runs from before data_hash, five of the costs and wrong answers were recorded, and those kept of
+# earlier versions of an encoding or task. A list, as dates can be invented.
+EARLIEST = frozenset(Path(__file__).with_name("earliest.txt").read_text("utf-8").split())
+SLACK = 2.0  # for threads that torch did not start
+STEP = 1e-4  # seconds, of which no training step takes fewer
+PER_THREAD, PER_DEVICE = 1e12, 1e15  # operations a second: ten times what a thread has reached
+MOST_SECONDS, MOST_THREADS = 1e9, 1024
+LEAST_MB, MOST_MB = 50.0, 1e7  # of a process with torch in it
+NUMBERS = attrgetter("length", "status", "correct", "count", "token", "tokens")
+
+
+def refusals(record: Record) -> Iterator[str]:
+    """Yield each way in which a record contradicts itself; nothing for a good one."""
+    yield from _identity(record)
+    yield from _provenance(record)
+    if record.status == "failed":
+        if not record.reason:
+            yield "status is failed, but there is no reason"
+        if any(scores for _, _, scores in record.tested()):
+            yield "status is failed, but there are scores"
+        return
+    known = {name: getattr(record, name) for name in ("data_hash", "backbone_hash", "chance")}
+    known |= {f"cost.{one.name}": getattr(record.cost, one.name) for one in fields(Cost)}
+    missing = [name for name, value in known.items() if value is None]
+    yield from (f"{name} is missing" for name in missing if record.run not in EARLIEST)
+    yield from _learning(record)
+    yield from _lengths(record)
+    for mode, scores in record.by_mode.items():
+        yield from _checkpoints(record, f"modes.{mode}.scores" if mode else "scores", scores)
+    for name, low, high in _ranges(record):
+        value = getattr(record.cost, name)
+        if value is not None and not low <= value <= high:
+            yield f"cost.{name} is {value:g}, expected {low:.4g} to {high:.4g}"
+
+
+def _identity(record: Record) -> Iterator[str]:
+    config = record.config
+    if config.hash != record.run:
+        yield f"run is {record.run}, but the hash of its config is {config.hash}"
+    for field in ("protocol", "task", "encoding", "seed"):
+        if (inside := getattr(config, field)) != (outside := getattr(record, field)):
+            key = "label" if field == "encoding" else field  # its name in the JSON
+            yield f"{field} is {outside!r}, but config.{key} is {inside!r}"
+    if (config.device == "cpu") != record.env.device.startswith("cpu"):
+        yield f"env.device is {record.env.device!r}, but config.device is {config.device}"
+
+
+def _provenance(record: Record) -> Iterator[str]:
+    command, finished = record.provenance.command, record.finished
+    if not command.startswith("pezoo ") or command_text(command) != command:
+        yield "provenance.command is not a plain pezoo command"
+    if not re.fullmatch(r"[0-9a-f]{7,40}|unknown", record.env.commit or ""):  # pip has no commit
+        yield f"env.commit is {record.env.commit!r}, expected the hash of a commit, or 'unknown'"
+    if not FIRST <= finished <= datetime.now(UTC) + timedelta(days=1):
+        yield f"provenance.finished is {finished}, expected {FIRST} to today"
+
+
+def _learning(record: Record) -> Iterator[str]:
+    """Check the learning curve; it ends with the scores after the last step."""
+    test, steps, points = record.config.eval, record.config.train.steps, record.learning
+    early = range(test.every, steps, test.every)  # perhaps more than memory holds
+    expected = [*early[: len(points)], steps]
+    if len(points) != len(early) + 1 or [point.step for point in points] != expected:
+        yield f"learning needs {len(early) + 1} points, every {test.every} steps up to {steps}"
+        return
+    losses, exact = [point.loss for point in points], [point.exact for point in points]
+    if any(loss is None or loss < 0 for loss in losses):
+        yield "learning needs every loss, and no loss below 0"
+    if len(points) > 2 and len({*losses}) == 1 and (any(losses) or {*exact} != {1.0}):
+        yield f"learning has the loss {losses[0]} everywhere"
+    measured = record.config.track == "text" or None not in exact  # text has bits in its place
+    best = max(zip((share or 0.0 for share in exact), expected, strict=True))[1]
+    if not measured or record.best_step != best:
+        yield f"best_step {record.best_step} is not the last step of the highest exact in learning"
+    lengths = test.curve_lengths or ()
+    seconds = [point.seconds or 0.0 for point in points if lengths]
+    if seconds != sorted(seconds):
+        yield "the seconds of learning do not rise"
+    at = {point.step: point for point in points}
+    for part, step in (("last", steps), ("best", record.best_step or steps)):
+        own = {s.length: s for s in getattr(record.scores, part) if s.status != "no instance"}
+        for name in ("token", "exact"):
+            shares = [getattr(own[length], name) for length in lengths if length in own]
+            found = getattr(at.get(step), f"test_{name}", None)
+            mean = fmean(shares) if shares and None not in shares else None
+            if found != mean and (found is None or mean is None or abs(found - mean) > 1e-3):
+                yield f"learning has test_{name} {found} at {step}, but scores.{part} has {mean}"
+
+
+def _lengths(record: Record) -> Iterator[str]:
+    """Check that every set of scores has the lengths that the config asks for."""
+    test = record.config.eval
+    asked = {"": test.lengths} | {one.name: one.lengths for one in test.sets}
+    if (sets := {"", *record.sets}) != asked.keys():
+        yield f"sets has {sorted(sets)[1:]}, but config asks for {sorted(asked)[1:]}"
+    for place, name, scores in record.tested():
+        lengths = [*asked.get(name, ())]
+        if (found := [score.length for score in scores]) != lengths:
+            yield f"{place} has lengths {found}, but config asks for {lengths}"
+
+
+def _checkpoints(record: Record, place: str, scores: Scores) -> Iterator[str]:
+    """Check the best checkpoint against the last one, and which best evaluations have scores."""
+    same = [*map(NUMBERS, scores.last)] == [*map(NUMBERS, scores.best)]
+    if scores.best and not same and record.best_step == record.config.train.steps:
+        yield f"{place}.best is not {place}.last, but the last step is the best"
+    lengths = {score.length for score in scores.last}
+    for part, least in (("top1", 1), ("top3", 3), ("top3_each", 3)):
+        own = {score.length for score in getattr(scores, part)}
+        if own and (record.config.eval.top < least or place != "scores"):
+            yield f"{place}.{part} has scores, but eval.top is {record.config.eval.top}"
+        elif own - lengths:
+            yield f"{place}.{part} has lengths {sorted(own - lengths)}, unlike {place}.last"
+
+
+def _ranges(record: Record) -> Iterator[tuple[str, float, float]]:
+    """Yield (name, lowest, highest) of costs; seconds and shares are rounded.
+
+    A forward pass takes 2 operations for each weight and token, a training step 6.
+    """
+    cost, env, steps = record.cost, record.env, record.config.train.steps
+    on_cpu, threads = record.config.device == "cpu", min(env.threads or 1, MOST_THREADS)
+    weights = (cost.parameters or 0) - (cost.encoding_parameters or 0)
+    trained = 6 * weights * (cost.tokens or 0) / (env.processes or 1)
+    tested = 2 * weights * sum(one.tokens or 0 for *_, own in record.tested() for one in own)
+    rate = PER_THREAD * threads if on_cpu else PER_DEVICE
+    busy = PER_THREAD if on_cpu else math.inf  # operations in a second of the processor
+    took, evaluated = cost.train_seconds or 0.0, cost.eval_seconds or 0.0
+    least, cores = max(trained / rate, steps * STEP), SLACK * max(env.cores or 1, threads)
+    yield "train_seconds", least - 0.01, MOST_SECONDS
+    yield "eval_seconds", tested / rate - 0.01, MOST_SECONDS
+    yield "cpu_seconds", max(trained / busy, steps * STEP) - 0.01, cores * took + 1
+    yield "eval_cpu_seconds", tested / busy - 0.01, cores * evaluated + 1
+    yield "data_share", 0, 1.001 - on_cpu * least / max(took, least)
+    yield "save_seconds", 0, 10 * (took + evaluated) + 60
+    yield "sessions", 1, steps + 1
+    rates = 0.9 * steps / (took + 0.01), 1.1 * steps / max(took - 0.01, 0.01)  # of two digits
+    yield "steps_per_second", rates[0] - 0.005, rates[1] + 0.005
+    held = (cost.parameters or 0) * 4 / 2**20  # a GPU's memory counts tensors alone
+    yield "peak_memory_mb", LEAST_MB if on_cpu else held, MOST_MB
