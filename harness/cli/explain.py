@@ -118,7 +118,7 @@ def size_of_computation(task: Task) -> str:
     """Bound the number of unit operators: from below by search, from above as declared."""
     declared = _computations(task)
     most = max(len(s.parents) for c in declared.values() for s in c.steps)
-    least = "at least one"
+    least = "at least 1"
     for top in task.lengths(1, 3):
         examples = list(_examples(task, range(1, top + 1), signs=False, bits=True))
         places = max((x.shape[1] + y.shape[1] for _, x, y in examples), default=0)
@@ -194,11 +194,11 @@ def encodings(verdicts: dict[Verdict | None, list[str]]) -> str:
     """Tabulate the encodings that define a PRF: does it characterise, does it recover?"""
     left = ", ".join(verdicts.get(None, ()))
     head = (
-        "characterises: at lengths up to "
-        f"{TESTED}, keys with equal values have equal roles (consistency), and only keys that a "
-        "step needs have a value other than 0 (distinctness). recovers: all answers follow from "
-        f"instances up to length {TRAINED} and the values that their steps read (Theorem 3). "
-        "Sufficient, not necessary: a model may also use content, depth and the causal mask.\n"
+        f"characterises: at lengths up to {TESTED}, keys with equal values have equal roles "
+        "(consistency), and only keys that a step needs have a value other than 0 (distinctness). "
+        f"recovers: all answers follow from instances up to length {TRAINED} and the values that "
+        "their steps read (Theorem 3). Sufficient, not necessary: a model may also use content, "
+        "depth and the causal mask.\n"
     )
     table = tabulate(
         [(", ".join(own), *verdict) for verdict, own in verdicts.items() if verdict],

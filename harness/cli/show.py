@@ -140,7 +140,8 @@ def _print(record: Record) -> None:
         say(f"\n{' and '.join(names)} checkpoint\n{table}")
     hashes = {name: data.get(name) for name in ("backbone_hash", "data_hash")}
     for title, part in (("cost", data["cost"]), ("environment", data["env"] | hashes)):
-        rows = [(key, _words(value)) for key, value in part.items() if value or value == 0]
+        known = {key: value for key, value in part.items() if value not in (None, "", [], {})}
+        rows = [(key, _words(value)) for key, value in known.items()]
         say(f"\n{title}\n{tabulate(rows, tablefmt='plain', disable_numparse=True)}")
 
 

@@ -63,6 +63,9 @@ def check_far(factory: Factory) -> None:
             finite(out, f"at position 50,000 in {dtype}: {remedy}")
 
 
+_KINDS = torch.bfloat16, torch.float32
+
+
 def check_bfloat16(factory: Factory) -> None:
     """Check that bfloat16 agrees with float32 at position 20,000 and over 300 tokens.
 
@@ -91,9 +94,6 @@ def check_bfloat16(factory: Factory) -> None:
             "attention to 300 tokens differs in bfloat16: compute positions and sums in float32"
         )
         close(a, b, 0.05, message)
-
-
-_KINDS = torch.bfloat16, torch.float32
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""What a configuration makes, without more memory than a check may use."""
+"""Build what a configuration names, without more memory than a check may use."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -21,6 +21,7 @@ task_of = lru_cache(1000)(tasks.make)
 
 
 def lengths_of(task: Task, config: RunConfig) -> list[int]:
+    """Return the training lengths."""
     return task.lengths(*config.train.lengths)
 
 
@@ -47,15 +48,18 @@ def encoding_of(spec: str, shape: Shape) -> Encoding:
 
 
 def weights_of(module: torch.nn.Module) -> int:
+    """Return the number of a module's weights."""
     return sum(part.numel() for part in module.parameters())
 
 
 def limit(size: int, most: int, what: str) -> None:
+    """Raise ValueError if there are more than a check may use."""
     if size > most:
         raise ValueError(f"{size:,} {what} are too many to check; the most are {most:,}")
 
 
 def different(expected: Facts) -> Iterator[str]:
+    """Yield each value of the record that is set and is not the expected one."""
     for name, (found, value) in expected.items():
         close = isinstance(value, float) and found is not None and abs(found - value) <= 1e-9
         if found not in (None, value) and not close:

@@ -82,8 +82,9 @@
     PZ.put("filters", [...controls, taskPick, costPick, logPick, variantsPick]);
     const fewAll = table.rows.every((row) => row.few || row.apart),
       all = table.rows.map((row) => ({ ...row, few_all: fewAll, decode: decodeOf(row)?.[0] ?? null }));
-    const rows = all.filter((row) => row.unseen && row[key] !== null && (!log || row[key] > 0));
-    const left = all.filter((row) => !rows.includes(row));
+    const shown = all.filter((row) => variants || (!row.custom && !row.aside));
+    const drawn = shown.filter((row) => row.unseen && row[key] !== null && (!log || row[key] > 0));
+    const left = shown.filter((row) => !drawn.includes(row));
     PZ.say("facts", [
       PZ.policyWords(table),
       left.length && "Not drawn, without a number or a cost above 0: " + left.map((row) => row.label).join(", ") + ".",
@@ -92,9 +93,7 @@
         : "Measured on " + table.devices.join(", ") + ".",
       window.DATA.decoding && "Decoding: " + window.DATA.decoding + ".",
     ]);
-    const plain = (row) => variants || (!row.custom && !row.aside);
-    const drawn = rows.filter(plain),
-      own = PZ.measure(table),
+    const own = PZ.measure(table),
       edge = front(drawn.filter((row) => !row.receives), key, own);
     PZ.chart("plot", {
       name: "cost." + task,
@@ -122,7 +121,7 @@
       name: "cost." + task + ".table",
       label: "Cost and extrapolation",
       columns: columns(key, edge, own),
-      rows: all.filter(plain),
+      rows: shown,
       sort: "unseen-" + own.start,
       state: true,
     });
