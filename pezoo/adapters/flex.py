@@ -42,7 +42,7 @@ def attention(
                 "use sdpa, or torch.no_grad()"
             )
         q, k, v = q.detach(), k.detach(), v.detach()  # torch refuses them otherwise
-    function = _torch("flex_attention", compiled=q.is_cuda)
+    function = _torch("flex_attention", _alone(q.device))
     mod = None if bias is None else score_mod(bias, ctx)
     out: Tensor = function(q, k, v, score_mod=mod, block_mask=mask, scale=scale)
     return out
@@ -96,14 +96,29 @@ def block_mask(ctx: Context, mask: Tensor | None = None, causal: bool = False) -
         return mask[b * several, h * 0, i, j]
 
     seen = of_context if mask is None else of_tensor
-    create = _torch("create_block_mask", compiled=device.type == "cuda")
+    create = _torch("create_block_mask", _alone(device))
     found: BlockMask = create(seen, rows, None, ctx.new, s, device=device)
     return found
 
 
+def _alone(device: torch.device) -> bool:
+    """Whether a kernel is compiled here, and not by the torch.compile of the model around it."""
+    return device.type == "cuda" and not torch.compiler.is_compiling()
+
+
 @cache
-def _torch(name: str, compiled: bool) -> Any:
+def _torch(name: str, compiled: bool) -> Callable[..., Any]:
     from torch.nn.attention import flex_attention
 
-    function = getattr(flex_attention, name)
-    return torch.compile(function, dynamic=True) if compiled else function
+    function: Callable[..., Any] = getattr(flex_attention, name)
+    return constant_floats(torch.compile(function, dynamic=True)) if compiled else function
+
+
+def constant_floats(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile numbers that an encoding holds as constants: as variables they get no gradient."""
+
+    def run(*args: Any, **options: Any) -> Any:
+        with torch._dynamo.config.patch(specialize_float=True):
+            return function(*args, **options)
+
+    return run

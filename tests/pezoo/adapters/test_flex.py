@@ -60,7 +60,8 @@ def layer(text, pos, batch, new, dtype=D, device="cpu", shape=SHAPE):
     sizes = 3, batch, shape.n_heads, s, shape.d_head
     q, k, v = torch.randn(sizes, generator=generator).to(device, dtype)
     q, k = encoding.transform(q, k, ctx)
-    attend(encoding, q, k, v, ctx, None, "eager")  # ctx.memo has what earlier tokens leave there
+    if new < s:  # ctx.memo has what earlier tokens leave there
+        attend(encoding, q, k, v, ctx, None, "eager")
     return encoding, q[:, :, s - new :], k, v, replace(ctx, n_new=new, x=x[:, s - new :])
 
 
@@ -225,6 +226,23 @@ def test_torch_compiles_score_mod_and_mask(text):
     torch.testing.assert_close(got, want, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("text", ["sandwich", "fire"])
+def test_torch_traces_a_score_mod_that_reads_numbers_of_its_encoding(text, monkeypatch):
+    """With sizes that change and gradients, as on CUDA; its kernel is not written here."""
+    monkeypatch.setattr(flex_attention, "_validate_device", lambda *args: None)
+    torch.compiler.reset()
+    encoding, q, k, v, ctx = layer(text, packed(200), 2, 200, torch.float32)
+    whole = {"dynamic": True, "fullgraph": True, "backend": "aot_eager"}
+    compiled = flex.constant_floats(torch.compile(flex_attention.flex_attention, **whole))
+    q, k, v = (x.detach().requires_grad_() for x in (q, k, v))
+    mod = flex.score_mod(encoding.bias_form(q, k, ctx, ScoreMod), ctx)
+    scale = SHAPE.d_head**-0.5
+    got = compiled(q, k, v, score_mod=mod, block_mask=block_mask(ctx), scale=scale)
+    want = attend(encoding, q, k, v, ctx, None, "eager")
+    torch.testing.assert_close(got, want, atol=1e-4, rtol=1e-4)
+
+
 @on_cuda
 @pytest.mark.gpu
 @pytest.mark.parametrize("text", [*SCORED, "relative", "shaw", "nope"])
@@ -236,10 +254,12 @@ def test_flex_trains_on_cuda_as_eager_does(text):
     for backend in ("eager", "flex"):
         out = attend(encoding, *given, ctx, None, backend)
         found.append([out, *gradients(out, [*given, *encoding.parameters()])])
+    largest = max(float(x.detach().abs().max()) for x in found[0] if x is not None)
     for a, b in zip(*found, strict=True):
         assert (a is None) == (b is None)
-        if b is not None:
-            torch.testing.assert_close(a, b, atol=2e-2 * float(b.abs().max()), rtol=2e-2)
+        if b is not None:  # the gradient of a number added to all logits is rounding alone
+            size = max(float(b.detach().abs().max()), 1e-3 * largest)
+            torch.testing.assert_close(a, b, atol=2e-2 * size, rtol=2e-2)
 
 
 @on_cuda

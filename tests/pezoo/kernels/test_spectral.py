@@ -62,8 +62,8 @@ def gradients(given, backend, **options):
     """Values, then the gradients of everything the scan takes; 0 for what it was not given."""
     leaves = [x.clone().requires_grad_() for x in (*given[:4], *given[4])]
     out = scan((*leaves[:4], tuple(leaves[4:])), backend, **options)
-    weight = torch.linspace(-1, 2, out.numel(), dtype=out.dtype).view(out.shape)
-    (out * weight.sin()).sum().backward()
+    weight = torch.linspace(-1, 2, out.numel(), dtype=out.dtype, device=out.device)
+    (out * weight.view(out.shape).sin()).sum().backward()
     return out.detach(), *(torch.zeros_like(x) if x.grad is None else x.grad for x in leaves)
 
 
