@@ -89,6 +89,7 @@ def files(
         base: overview_of([table for table in own if table.base == base], names, catalog)
         for base in protocols(tables)
     }
+    own_views = [view for view in views.values() if view.tables]
     common = {"folder": PICTURES, "page": name, "stem": Path(name).stem}
     pages = {
         name: render(
@@ -96,7 +97,8 @@ def files(
             findings=findings(first),
             picture=max(first, key=_spread, default=None),
             first=first,
-            overviews=[view for view in views.values() if view.tables],
+            overviews=[view for view in own_views if view.compared or view is own_views[0]],
+            apart=[view for view in own_views[1:] if not view.compared],
             legend=legend((row for table in own for row in table.rows), names),
             **common,
         )

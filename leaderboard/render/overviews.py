@@ -49,6 +49,11 @@ class Overview:
     baselines: Sequence[float | None] | None
     baseline: float | None
 
+    @property
+    def compared(self) -> bool:
+        """Whether two encodings share two seeds of a task, so that their difference is tested."""
+        return any(row.ranks for table in self.tables for row in table.rows)
+
     def markdown(self, lines: Sequence[Line]) -> str:
         """Return some of the lines as a table in Markdown, best first; "" for none."""
         if not lines:

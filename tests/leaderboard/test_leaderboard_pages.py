@@ -71,8 +71,9 @@ def test_the_encoder_track_is_a_section_of_the_front_page(record, tmp_path):
         more |= {"task": task, "config": {"track": "encoder"}}
         return record(encoding, protocol="mine", right={10: 100, 20: 50}, **more)
 
-    records = [record("rope"), encoder("rope", "copy"), encoder("alibi", "reverse")]
-    records.append(encoder("randomized:alibi", "reverse"))
+    records = [record("rope"), encoder("rope", "copy")]
+    pair = ("alibi", "randomized:alibi")
+    records += [encoder(name, "reverse", seed=seed) for name in pair for seed in (0, 1)]
     found = tables(records)
     site.build(found, records, tmp_path)
     page = Page(tmp_path / "index.html")
@@ -501,6 +502,17 @@ def test_one_seed_tells_no_two_apart(record):
     assert "do not share two seeds" in untested
     assert markdown(found).count(untested) == 1
     assert "| 1 | rope" in re.sub(" +", " ", markdown(found))  # no brackets
+
+
+def test_a_protocol_without_a_comparison_is_a_link(record):
+    pairs = [record(name, seed=seed) for name in ("rope", "alibi") for seed in (0, 1)]
+    once = [record(name, protocol="recall") for name in ("rope", "alibi")]
+    text = markdown(tables([*pairs, *once]))
+    page = text[: text.index("How to read this")]
+    assert "## quick" in page
+    assert "## recall" not in page
+    assert "share two seeds: [recall](LEADERBOARD-recall.md)." in page
+    assert "## recall" in markdown(tables(once))  # the only one
 
 
 def test_the_guess_of_leaderboard_md_is_that_of_the_pages(raw):
