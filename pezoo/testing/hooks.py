@@ -175,9 +175,9 @@ def _shaped(hook: str, x: Tensor, letters: str, size: tuple[int, ...]) -> None:
 
 
 def check_inputs(factory: Factory) -> None:
-    """Check that hooks do not change their inputs, parameters or torch's generator."""
+    """Check that hooks do not change their inputs, cached keys, parameters or torch's generator."""
     encoding, (b, t) = build(factory).train(), (2, 9)
-    x, q, k = inputs(encoding, b, t, torch.float32)
+    x, q, k = whole = inputs(encoding, b, t, torch.float32)
     ctx = context(tokens(b, t), distances=torch.arange(t) if encoding.reads_distance else None)
     ctx = replace(ctx, drawn=encoding.draw(ctx, generator=draws(), progress=1.0))
     given = {"x": x, "q": q, "k": k} | {f"ctx.{f.name}": getattr(ctx, f.name) for f in fields(ctx)}
@@ -196,6 +196,12 @@ def check_inputs(factory: Factory) -> None:
         for kind in get_args(BiasForm):
             _leaves("bias_form", given, partial(encoding.bias_form, q, k, alone(ctx), kind))
         _leaves("weights", given, lambda: encoding.weights(given["logits"], ctx))
+        if encoding.prefix_stable:
+            last = one_layer(encoding.eval(), context(tokens(b, t)), whole, n_new=2)
+            given = {"q": last.q, "k": last.k}
+            for hook in ("scores", "bias"):
+                call = partial(getattr(encoding, hook), last.q, last.k, alone(last.ctx))
+                _leaves(f"with a cache, {hook}", given, call)
 
 
 def _leaves(hook: str, given: dict[str, Tensor], call: Callable[[], Any]) -> Any:

@@ -222,10 +222,11 @@ def check_derivatives(factory: Factory) -> None:
     def output(hook: str) -> Tensor | None:
         """Call the hooks of all layers in turn, up to this one of the last layer."""
         own = encoding.prepare(replace(ctx, memo=Memo()))
-        out: Tensor | None = encoding.embed(given.x, own)
+        (_, (embed, at)), *of_layer = hooks.items()
+        out = embed(*at.values(), own)
         for layer in range(layers if hook != "embed" else 0):
             own = own.at(layer, x, w_key)
-            for name, (call, at) in list(hooks.items())[1:]:
+            for name, (call, at) in of_layer:
                 out = call(*at.values(), own)
                 if hook == name and layer == layers - 1:
                     return out
@@ -236,7 +237,7 @@ def check_derivatives(factory: Factory) -> None:
         if output(hook) is not None:
             leaves = at | {"ctx.x": x, "ctx.w_key": w_key} | before | parameters
             _agree(hook, leaves, partial(output, hook))
-        before |= {f"{name} of {hook}": leaf for name, leaf in at.items() if hook != "embed"}
+        before |= {f"{name} of {hook}": leaf for name, leaf in at.items()}
     if encoding.penalty() is not None:
         _agree("penalty", parameters, encoding.penalty)
 
@@ -256,7 +257,7 @@ def _hooks(encoding: Encoding, given: Inputs, ctx: Pass) -> tuple[dict[str, Hook
     q_wide, k_wide = (y.detach().clone() for y in wide)
     assert last.w_key is not None
     return {
-        "embed": (encoding.embed, {"x": x}),
+        "embed": (encoding.embed, {"x": x.clone()}),
         "transform": (transform, {"q": q, "k": k}),
         "scores": (encoding.scores, {"q": q_wide, "k": k_wide}),
         "bias": (encoding.bias, {"q": q_wide, "k": k_wide}),

@@ -172,6 +172,17 @@ class RemembersChunks(Encoding):
 
 
 broken("inputs", "embed changes x in-place", AddsToData)
+
+
+class ScalesCachedKeys(Encoding):
+    """Changes the keys of the cache, which a whole pass has not."""
+
+    def bias(self, q, k, ctx):
+        if ctx.new < k.shape[2]:
+            k[:, :, : -ctx.new] *= 0.5
+
+
+broken("inputs", "with a cache, bias changes k in-place", ScalesCachedKeys)
 broken("stateless", "bias changes if", KeepsThePass)
 broken("stateless", "changes later passes", RemembersTheLast)
 broken("stateless", "if other passes run in between", RemembersChunks)
@@ -331,6 +342,20 @@ class PassesOn(Encoding):
 
 
 broken("derivatives", "bias: the gradient in q of transform", PassesOn)
+
+
+class FromEmbed(Encoding):
+    """Keeps in the memo, without its gradient, what `bias` adds to the logits of all layers."""
+
+    def embed(self, x, ctx):
+        ctx.memo["own"] = x.detach().sum(-1)[:, None, :, None]
+        return x
+
+    def bias(self, q, k, ctx):
+        return ctx.memo["own"] * ctx.distance()[:, None].cos()
+
+
+broken("derivatives", "bias: the gradient in x of embed", FromEmbed)
 
 
 class Flipped(torch.autograd.Function):
