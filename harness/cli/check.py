@@ -22,6 +22,11 @@ def command(name: str | None, every: bool) -> None:
 
     if every == (name is not None):
         raise click.UsageError("expected a NAME or --all")
+    if name is not None and name.endswith(".py"):
+        raise click.UsageError(
+            f"expected the name of an encoding or a task, got the file {name}: put it into "
+            "pezoo/encodings/, or install it as a package (docs/add-an-encoding.md)"
+        )
     failed = []
     for one in names() if name is None else [name]:
         if every:
@@ -43,20 +48,24 @@ def _encoding(name: str) -> bool:
         task = "" if "did you mean" in str(error) else nearest(name, tasks.names())
         raise SpecError(f"{error}{task} (a task)" if task else str(error)) from error
     entries()[spec.name].load()
-    seen: dict[str, str] = {}  # an error to the check that met it first
+    failures, seen = 0, dict[str, str]()  # an error to the check that met it first
     for one in CHECKS:
         title = one.__name__
         try:
             run_check(one, lambda shape: make(spec, shape))
             click.echo(f"ok    {title}")
         except AssertionError as error:
+            failures += 1
             first = seen.setdefault(str(error.__cause__), title)
             first = next((root for root in _ROOTS if root in seen.values()), first)
             click.echo(f"FAIL  {error}" if first == title else f"FAIL  {title}: mend {first} first")
             if first == title and title in _NEEDED:
                 click.echo(f"the other checks need one that {_NEEDED[title]}")
                 break
-    return bool(seen)
+    else:
+        if failures:
+            click.echo(f"{failures} of {len(CHECKS)} checks fail")
+    return failures > 0
 
 
 def _task(name: str) -> bool:

@@ -47,14 +47,17 @@ class Choice:
         means = (sum(_order(one, at) for one in own) for at in (1, 0))
         return told, not self.entries, *means
 
-    def cells(self, families: Sequence[str], costs: Mapping[str, Measured]) -> dict[str, str]:
-        """Return the cells by head."""
+    def cells(
+        self, families: Sequence[str], costs: Mapping[str, Measured], main: str
+    ) -> dict[str, str]:
+        """Return the cells by head; sizes are those of the protocol `main` where it has them."""
         hooks = {hook for part in self.parts for hook in part.hooks}
         wrapper = any(part.wraps for part in self.parts)  # its hooks call those of another
         changed = dict.fromkeys(where for hook, where in PARTS.items() if hook in hooks)
         fused = next((how for hook, how in FUSED.items() if hook in hooks), "yes")
         cost = costs.get(self.label)
-        size = next((entry.row.encoding_parameters for entry in self.entries), None)
+        rows = sorted((entry.row for entry in self.entries), key=lambda row: row.protocol != main)
+        size = next((row.encoding_parameters for row in rows), None)
         marked = any(entry.group == CHOSEN for entry in self.entries)
         told = next((receives_text(entry.row) for entry in self.entries), "")
         return {
@@ -84,7 +87,7 @@ def choices(tables: Sequence[Table], catalog: Catalog) -> list[dict[str, str]]:
     families = [*first, *(family for family in own if family not in first)]
     costs = by_encoding()
     rows = sorted(_choices(own, catalog), key=lambda one: (one.merit(first), one.label))
-    return [row.cells(families, costs) for row in rows]
+    return [row.cells(families, costs, decoders[0].base) for row in rows]
 
 
 def as_markdown(rows: Sequence[dict[str, str]]) -> str:

@@ -106,13 +106,13 @@ class TaskFront:
 
     @property
     def solver(self) -> Entry | None:
-        """The best encoding that solves the task at the far length without hints."""
-        return next((one for one in self.of(GENERAL, CHOSEN) if one.solves), None)
+        """The encoding that solves the task at the far length without hints."""
+        return _cheapest(self.of(GENERAL, CHOSEN))
 
     @property
     def general(self) -> Entry | None:
-        """The best that solves it without chosen options, too."""
-        return next((one for one in self.of(GENERAL) if one.solves), None)
+        """The one that solves it without chosen options, too."""
+        return _cheapest(self.of(GENERAL))
 
     @property
     def helped(self) -> list[str]:
@@ -179,6 +179,12 @@ def fronts(
     for tables in parts:
         if any(row.competes for table in tables for row in table.rows):
             yield Front([t for t in tables if any(r.competes for r in t.rows)], names, catalog)
+
+
+def _cheapest(entries: Sequence[Entry]) -> Entry | None:
+    """Return the cheapest of those that solve a task on most seeds; None if none solves it."""
+    known = [one for one in entries if one.solves]
+    return max(known, key=lambda one: (one.far[0], -(one.cost or inf)), default=None)
 
 
 def _group(row: Row, marked: bool) -> str:

@@ -54,6 +54,15 @@ class Overview:
         """Whether two encodings share two seeds of a task, so that their difference is tested."""
         return any(row.ranks for table in self.tables for row in table.rows)
 
+    @property
+    def of_ranks(self) -> str:
+        """What paired tests say of the ranks, behind a sentence; "" where nothing is tested."""
+        ranked = [line for line in self.lines or self.all_lines if line.rank]
+        if any(line.ranks and line.ranks[0] < line.ranks[1] for line in ranked):
+            return "; brackets behind a rank: the ranks that paired tests leave possible"
+        sure = ranked and all(line.ranks for line in ranked)
+        return "; paired tests tell all ranks apart" if sure else ""
+
     def markdown(self, lines: Sequence[Line]) -> str:
         """Return some of the lines as a table in Markdown, best first; "" for none."""
         if not lines:

@@ -10,11 +10,12 @@ from statistics import fmean
 from leaderboard.catalog import Catalog
 from leaderboard.render.front import CHOSEN, GENERAL, Entry, TaskFront
 from leaderboard.render.styles import SETTINGS
+from leaderboard.stats.costs import by_encoding
 from leaderboard.stats.tables import Table
 from pezoo.spec import bare
 
 CHEAP = 1.25  # times the cost of the reference
-ENOUGH = 3  # seeds: fewer lose to as many
+ENOUGH = 5  # seeds: fewer lose to as many
 BUDGETS = {"any": "any", "low": "at most 1.25 times rope's training"}
 
 
@@ -34,8 +35,18 @@ class Answer:
         return self.own[0][1]
 
     @property
+    def cost(self) -> float | None:
+        return _cost(self.entry)
+
+    @property
     def solved(self) -> list[tuple[TaskFront, Entry]]:
         return [(one, entry) for one, entry in self.own if entry.solves and entry.bits is None]
+
+    @property
+    def unsolved(self) -> list[TaskFront]:
+        """The tasks of the kind that it does not solve, where it solves some."""
+        solved = [one for one, _ in self.solved]
+        return [one for one, _ in self.own if solved and one not in solved]
 
     @property
     def rivals(self) -> int:
@@ -53,8 +64,14 @@ def _seeds(entry: Entry) -> int:
     return min(len(entry.row.seeds), ENOUGH)
 
 
+def _cost(entry: Entry) -> float | None:
+    """Return the cost of training in the entry's protocol, else the measured one."""
+    known = by_encoding().get(entry.row.label)
+    return entry.cost or (known and known.train)
+
+
 def _fits(entry: Entry, budget: str) -> bool:
-    return budget == "any" or (entry.cost or CHEAP + 1) <= CHEAP
+    return budget == "any" or (_cost(entry) or CHEAP + 1) <= CHEAP
 
 
 def by_family(tables: Sequence[Table], catalog: Catalog) -> dict[str, list[TaskFront]]:
@@ -103,7 +120,7 @@ def _best(tasks: Sequence[TaskFront], budget: str) -> tuple[tuple[TaskFront, Ent
             return len(bits), seeds, -fmean(bits or [inf])
         mean = sum(entry.row.unseen.mean for _, entry in own if entry.row.unseen)
         solved = [entry.far[0] / entry.far[1] for _, entry in own if entry.solves]
-        cheap = -round(own[0][1].cost or inf, 1)
+        cheap = -round(_cost(own[0][1]) or inf, 1)
         rest = (sum(solved), cheap, mean) if solved else (round(mean, 2), cheap, mean)
         return seeds, len(solved), *rest
 

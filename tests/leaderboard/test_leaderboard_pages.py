@@ -572,6 +572,31 @@ def test_the_first_screen_counts_runs_and_keeps_hints_and_chosen_options_apart(r
     assert task.general.row.label == "alibi"
 
 
+def test_the_first_screen_names_the_cheapest_of_equals(record):
+    seconds = {"rope": 10.0, "alibi": 9.0, "prism": 30.0}
+    runs = [
+        record(name, seed, {10: 100, 20: 100, 100: 100}, cost=COST | {"cpu_seconds": own})
+        for name, own in seconds.items()
+        for seed in range(3)
+    ]
+    (one,) = fronts([tables(runs)], {}, Catalog())
+    assert one.tasks[0].solver
+    assert one.tasks[0].solver.row.label == "alibi"
+
+
+def test_markdown_says_what_tests_leave_of_the_ranks(record):
+    def page(worse):
+        runs = [
+            record(name, seed, {10: 100, 20: value})
+            for name, values in {"rope": [90, 91, 92, 93, 94], "alibi": worse}.items()
+            for seed, value in enumerate(values)
+        ]
+        return markdown(tables(runs))
+
+    assert "best first; paired tests tell all ranks apart." in page([10, 12, 11, 14, 10])
+    assert "best first; brackets behind a rank" in page([95, 80, 95, 90, 89])
+
+
 def test_costs_are_the_measured_ones_of_the_protocol(record):
     def costs(**changes):
         seconds = {"rope": 10.0, "alibi": 25.0, "rope(theta=500)": 30.0}

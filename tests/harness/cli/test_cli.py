@@ -142,6 +142,9 @@ def test_check_names_each_check(call, monkeypatch):
         assert out.count("ok ") == len(CHECKS)
         assert ("alibi:" in out.splitlines()) == (what == "--all")
     assert call("check")[0] == call("check", "alibi", "--all")[0] == 2
+    code, _, words = call("check", "mine.py")
+    assert code == 2
+    assert "expected the name of an encoding or a task, got the file mine.py" in words
 
 
 def test_check_says_an_error_once(call, monkeypatch):
@@ -153,6 +156,7 @@ def test_check_says_an_error_once(call, monkeypatch):
     assert code == 1
     assert out.count("querypos") == 1
     assert "FAIL  check_long: mend check_shapes first" in out
+    assert out.splitlines()[-1] == f"{out.count('FAIL')} of {len(CHECKS)} checks fail"
     monkeypatch.setattr("pezoo.encodings.alibi.ALiBi.__init__", bias)
     code, out, _ = call("check", "alibi")
     assert code == 1
