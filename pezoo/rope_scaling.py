@@ -216,17 +216,22 @@ SCALINGS: dict[str, Callable[..., Scaled]] = {
 def read(rope_parameters: Mapping[str, Any] | str) -> dict[str, Any]:
     """Return rope_parameters as a dictionary, without the keys that are None.
 
-    Errors: ValueError for an unknown type, and for numbers that are not above 0.
+    Errors: ValueError for an unknown type, for numbers that are not above 0, and for a text that
+    names an encoding to wrap.
 
     >>> read("yarn(factor=4)")
     {'rope_type': 'yarn', 'factor': 4}
     """
     if isinstance(rope_parameters, str):
         spec = parse(rope_parameters)
+        if spec.wrapped:
+            raise ValueError(f"rope_parameters wraps nothing, got {rope_parameters}")
         rope_parameters = {"rope_type": spec.name, **spec.options}
     found = {"rope_type": "default", **rope_parameters}
     found = {name: value for name, value in found.items() if value is not None}
     choice("rope_type", found["rope_type"], SCALINGS)
+    if type(found.get("truncate", True)) is not bool:
+        raise ValueError(f"truncate must be true or false, got {found['truncate']!r}")
     for name in found.keys() - {"rope_type", "truncate"}:
         listed, value = name in ("short_factor", "long_factor"), found[name]
         numbers: Any = value if listed and isinstance(value, tuple | list) else [value]

@@ -15,6 +15,7 @@ from pezoo.base import (
     ParamGroup,
     Pass,
     Plan,
+    ScoreMod,
     Shape,
     Sizes,
 )
@@ -115,6 +116,8 @@ class Wrapper(Encoding):
 
     def bias_form(self, q: Tensor, k: Tensor, ctx: Pass, kind: FormKind) -> BiasForm | None:
         inner, here = self.within(ctx)
+        if kind is ScoreMod and here.pos is not ctx.pos:  # it would get the positions of ctx
+            return None
         return inner.bias_form(q, k, here, kind)
 
     def scores(self, q: Tensor, k: Tensor, ctx: Pass) -> Tensor | None:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from pydantic import BaseModel
 
+from pezoo.spec import nearest
+
 if TYPE_CHECKING:
     from pezoo.base import Encoding
     from pezoo.spec import Spec
@@ -32,6 +34,9 @@ class Kind(click.Choice[str]):
         if value not in self.choices:
             for kind in (one for one in self.choices if value in _names(one)):
                 self.fail(f"{value} is one of the {kind}: pezoo list {kind} {value}", param, ctx)
+            every = (*self.choices, *(name for kind in self.choices for name in _names(kind)))
+            if close := nearest(value, every):
+                self.fail(f"{value!r} is not one of {', '.join(self.choices)}{close}", param, ctx)
         return super().convert(value, param, ctx)
 
 

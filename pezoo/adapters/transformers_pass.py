@@ -65,7 +65,7 @@ def begin(names: tuple[str, ...], base: Any, args: tuple[Any, ...], kwargs: dict
     memory = None if cache is None else memory_of(cache, encoding, name, layers)
     pos, counted = _positions(given.get("attention_mask"), given.get("position_ids"), memory, x)
     if memory is not None:
-        pos, ids = memory.extend(pos.expand(len(x), -1), ids)
+        pos, ids = memory.extended(pos.expand(len(x), -1), ids)
     memo = Memo() if memory is None else memory.memo
     slots = None if base.slots_of is None or ids is None else base.slots_of(ids)
     if slots is not None and not (
@@ -76,6 +76,8 @@ def begin(names: tuple[str, ...], base: Any, args: tuple[Any, ...], kwargs: dict
     mask = CAUSAL if counted or plainly_causal(ctx) else adapters.attention_mask(ctx)
     length = None if memory is None else put["length"]
     ctx = encoding.prepare(Pass.of(ctx, drawn=encoding.draw(ctx, length=length)))
+    if memory is not None:  # what an encoding refuses is not kept
+        memory.pos, memory.ids = pos, ids
     if replayed:
         _check_replay(base, ctx)
     rotary = getattr(base, "rotary_emb", None)
@@ -254,13 +256,12 @@ class MemoLayer(DynamicLayer):  # type: ignore[misc]
                 "attention_mask for all tokens, or position_ids"
             )
 
-    def extend(self, pos: Tensor, ids: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Append positions and ids of new tokens (B, T), and return those of all (B, S)."""
-        if self.pos is not None:
-            pos = torch.cat([self.pos, pos], 1)
-            ids = None if ids is None or self.ids is None else torch.cat([self.ids, ids], 1)
-        self.pos, self.ids = pos, ids
-        return pos, ids
+    def extended(self, pos: Tensor, ids: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Return positions and ids (B, S) of all tokens, with those of new ones (B, T)."""
+        if self.pos is None:
+            return pos, ids
+        ids = None if ids is None or self.ids is None else torch.cat([self.ids, ids], 1)
+        return torch.cat([self.pos, pos], 1), ids
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         if self.pos is not None:

@@ -61,7 +61,10 @@ class BiPE(Wrapper):
         super().__init__(shape, make_inner, **sizes)
         self.refuse_itself("give one all separators")
         if not separators or max_pos < 1:
-            raise ValueError(f"separators needs an id, and max_pos at least 1; got {max_pos}")
+            raise ValueError(
+                f"separators needs an id, and max_pos must be at least 1; got {separators} and "
+                f"{max_pos}"
+            )
         self.separators = separators
         self.table = nn.Parameter(std * torch.randn(max_pos, self.shape.d_model))
 

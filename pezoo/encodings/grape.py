@@ -64,7 +64,9 @@ class GRAPE(Encoding):
         super().__init__(shape, **sizes)
         choice("bias", bias, ("path", "gate", "none"))
         if width < 2 or width % 2 or not (rotary or bias != "none"):
-            raise ValueError(f"width must be even, and a bias or rotary set; got width={width}")
+            raise ValueError(
+                f"width must be even, and a bias or rotary set; got {width=}, {bias=}, {rotary=}"
+            )
         self.kind, self.width, self.rotary = bias, width, rotary
         self.relative = bias != "path"
         shape = self.shape

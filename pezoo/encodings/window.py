@@ -6,7 +6,7 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from pezoo.base import BiasForm, Encoding, FormKind, Pass, ScoreMod, Shape, Sizes
+from pezoo.base import BiasForm, Context, Encoding, FormKind, Pass, ScoreMod, Shape, Sizes
 from pezoo.registry import register
 from pezoo.wrapper import Wrapper
 
@@ -23,7 +23,8 @@ class Window(Wrapper):
 
     Shapes: -> (B|1, H|1, T, S).
     Options: size, in tokens, at least 1; chunk, in place of size; 0 is none.
-    Errors: ValueError for a size below 1 or a chunk below 0.
+    Errors: ValueError for a size below 1 or a chunk below 0, and around an encoding that replaces
+    the positions that it counts.
 
     Paper: Beltagy et al. 2020, "Longformer": sliding windows. Cohere 2 has them in `layers`, and
     Llama 4 chunks. It is for decoders: later keys are only hidden by chunks.
@@ -46,11 +47,20 @@ class Window(Wrapper):
     ) -> None:
         super().__init__(shape, make_inner, **sizes)
         if size < 1 or chunk < 0:
-            raise ValueError(f"size must be at least 1 and chunk 0, got {size} and {chunk}")
+            raise ValueError(f"size must be at least 1 and chunk 0, got {size=} and {chunk=}")
         self.size, self.chunk = size, chunk
         self.heads_with_positions, self.order_blind = None, False
         if chunk:
             self.relative = self.reads_distance = self.random_distances = False
+
+    def prepare(self, ctx: Context) -> Pass:
+        before, after = Pass.of(ctx), super().prepare(ctx)
+        if after.true_pos is not before.true_pos or after.distances is not before.distances:
+            raise ValueError(
+                f"{self.name} counts positions, which {self.inner.name} replaces: put "
+                f"{self.name} inside {self.inner.name}"
+            )
+        return after
 
     def hidden(self, i: Tensor, j: Tensor, ctx: Pass) -> Tensor:
         """Return True where query position i does not see key position j."""

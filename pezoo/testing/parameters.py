@@ -61,14 +61,31 @@ def _check_registered(encoding: Encoding) -> None:
 
 
 def check_gradients(factory: Factory) -> None:
-    """Check that every parameter gets a finite gradient that is not zero everywhere."""
-    for name, gradient in _gradients(build(factory).train()).items():
+    """Check that every parameter gets a finite gradient that is not zero everywhere.
+
+    It is finite with padding, too, and in float32 that of float64.
+    """
+    gradients = _gradients(build(factory).train())
+    for name, gradient in gradients.items():
         if gradient is None:
             raise AssertionError(f"{name} gets no gradient: use it in a hook, or remove it")
         message = f"the gradient of {name} is not finite: avoid roots, logs and divisions at 0"
         require(_finite(gradient), message)
         message = f"the gradient of {name} is zero everywhere: it must change the output"
         require(bool(gradient.any()), message)
+    padded = torch.stack([torch.arange(10), (torch.arange(10) - 2).clamp(min=-1)])[[0, 1, 1]]
+    for name, gradient in _gradients(build(factory).train(), pos=padded).items():
+        message = (
+            f"with padding the gradient of {name} is not finite: its position is -1, so clamp "
+            "positions before a log, root or division, also where torch.where drops the result"
+        )
+        require(_finite(gradient), message)
+    largest = max((float(x.abs().max()) for x in gradients.values() if x is not None), default=0.0)
+    for name, gradient in _gradients(build(factory).train(), dtype=torch.float32).items():
+        right = gradients[name]
+        message = f"in float32 the gradient of {name} differs from that in float64"
+        if gradient is not None and right is not None:
+            close(gradient, right, 1e-2 * float(right.abs().max()) + 1e-4 * largest, message)
 
 
 def check_start(factory: Factory) -> None:
@@ -98,14 +115,18 @@ def _finite(gradient: Tensor | None) -> bool:
     return gradient is None or bool(gradient.isfinite().all())
 
 
-def _gradients(encoding: Encoding) -> dict[str, Tensor | None]:
+def _gradients(
+    encoding: Encoding, pos: Tensor | None = None, dtype: torch.dtype = torch.float64
+) -> dict[str, Tensor | None]:
     """Compute the gradients of a weighted sum of a pass -> by the name of the parameter."""
     parameters = dict(encoding.named_parameters())
     if parameters:
-        out = Probe(encoding)(tokens(), context(tokens()))
+        ctx = context(tokens(), pos)
+        ctx = replace(ctx, drawn=encoding.draw(ctx, generator=draws()))
+        out = Probe(encoding, dtype)(tokens(), ctx)
         message = "it has parameters, but no hook's output depends on them: return the value"
         require(out.requires_grad, message)
-        weight = torch.randn(out.shape, dtype=out.dtype, generator=torch.Generator().manual_seed(3))
+        weight = torch.randn(out.shape, generator=torch.Generator().manual_seed(3)).to(dtype)
         (out * weight).sum().backward()
     return {name: x.grad for name, x in parameters.items()}
 

@@ -344,6 +344,28 @@ class PassesOn(Encoding):
 broken("derivatives", "bias: the gradient in q of transform", PassesOn)
 
 
+class OfLogs(Raw):
+    """Has a gradient of NaN where a token is padding, though torch.where drops its value."""
+
+    def bias(self, q, k, ctx):
+        p = ctx.pos[:, None, None].to(q.dtype)
+        return torch.where(p >= 0, self.raw.sum() * torch.log1p(p), 0.0).to(q.dtype)
+
+
+broken("gradients", "with padding the gradient of raw is not finite", OfLogs)
+
+
+class OnlyInFloat64(Raw):
+    """Has a wrong gradient in the types that models are trained in."""
+
+    def bias(self, q, k, ctx):
+        raw = self.raw if q.dtype == torch.float64 else 2 * self.raw - self.raw.detach()
+        return raw.sum().to(q.dtype) * ctx.distance()[:, None].cos().to(q.dtype)
+
+
+broken("gradients", "in float32 the gradient of raw differs", OnlyInFloat64)
+
+
 class FromEmbed(Encoding):
     """Keeps in the memo, without its gradient, what `bias` adds to the logits of all layers."""
 

@@ -204,6 +204,8 @@ def test_dropping_positions():
             "rope_type=default rotates whole heads",
         ),
         ("rope(rope_parameters=3)", "expects"),
+        ("rope(rope_parameters=yarn(factor=4):linear(factor=2))", "rope_parameters wraps nothing"),
+        ("rope(rope_parameters=yarn(factor=4,truncate=7))", "truncate must be true or false"),
         ("rope(drop=0)", "drop must be above 0 and at most 1"),
         ("rope(layout=halff)", "unknown layout 'halff'; did you mean half?"),
     ],

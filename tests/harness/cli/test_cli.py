@@ -111,6 +111,27 @@ def test_a_run_of_any_attention_is_tried_on_a_cpu(call, monkeypatch):
     assert out.startswith("12=")
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (
+            ("list", "copyy"),
+            "'copyy' is not one of encodings, tasks, protocols; did you mean copy?",
+        ),
+        (("list", "encoding"), "did you mean encodings?"),
+        (("list", "rope"), "rope is one of the encodings: pezoo list encodings rope"),
+        (
+            ("bench", "--pe", "rope", "--task", "copy", "--attention", "flex"),
+            "cannot train on a CPU",
+        ),
+    ],
+)
+def test_a_near_name_or_option_is_suggested(call, given, words):
+    code, _, err = call(*given)
+    assert code == 2
+    assert words in " ".join(err.split())
+
+
 def test_dry_run_trains_nothing(call, tmp_path):
     args = ["bench", "--pe", "nope", "--task", "copy", "--runs", tmp_path, *TINY, "--dry-run"]
     code, out, _ = call(*args, "--tune", "lr=1e-3,3e-3", "--seeds", "0-2")

@@ -233,6 +233,16 @@ def test_a_cache_of_the_users_own():
     assert cache.get_seq_length() == cache.layers[-1].get_seq_length() == 0
 
 
+def test_a_refused_pass_leaves_the_cache_as_it_was():
+    model, cache = use(build("llama"), "learned(max_len=10)"), DynamicCache()
+    with torch.no_grad():
+        model(IDS[:, :8], past_key_values=cache)
+        with pytest.raises(ValueError, match="was given position 15"):
+            model(IDS[:, :8], past_key_values=cache)
+        got = model(IDS[:, 8:], past_key_values=cache).logits
+        torch.testing.assert_close(got, model(IDS).logits[:, 8:])
+
+
 def test_a_cache_goes_on_as_it_began():
     model = use(build("llama"), "rope")
     other = torch.ones_like(MASK)

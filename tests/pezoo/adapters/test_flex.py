@@ -96,6 +96,14 @@ def test_flex_is_eager(text, case, mask):
     torch.testing.assert_close(got, want, atol=1e-4 if text == "relative" else 1e-9, rtol=0)
 
 
+@pytest.mark.parametrize("inner", ["bipe(separators=[3]):alibi", "window(size=3):alibi"])
+def test_a_layer_may_have_positions_of_its_own(inner):
+    encoding, q, k, v, ctx = layer(f"layers(every=2):nope,{inner}", torch.arange(9)[None], 2, 9)
+    with torch.no_grad():
+        want = attend(encoding, q, k, v, ctx, None, "eager")
+        torch.testing.assert_close(attend(encoding, q, k, v, ctx, None, "flex"), want)
+
+
 @pytest.mark.slow
 def test_a_mask_can_be_compiled_as_on_cuda(monkeypatch):
     create = torch.compile(

@@ -98,6 +98,15 @@ def test_a_window_keeps_the_inner_bias():
     assert torch.equal(own, inner.masked_fill(~seen, -torch.inf))
 
 
+@pytest.mark.parametrize("inner", ["bipe:rope", "randomized:rope", "randomized:alibi"])
+def test_a_window_refuses_to_count_positions_that_are_replaced(inner):
+    encoding = make(f"window(size=3):{inner}", SHAPE)
+    with pytest.raises(ValueError, match=r"window counts positions, which (bipe|randomized)"):
+        run(encoding.train(), tokens(2, 8))
+    outer, _, rest = inner.partition(":")
+    run(make(f"{outer}:window(size=3):{rest}", SHAPE).train(), tokens(2, 8))
+
+
 def test_texts():
     texts = ["alibi", "layers(every=4):rope,nope", "randomized:layers:ssmax:rope,ssmax:nope", "t5"]
     assert [str(spec) for spec in parse_list(",".join(texts))] == texts
