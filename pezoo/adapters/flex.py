@@ -115,7 +115,10 @@ def _torch(name: str, compiled: bool) -> Callable[..., Any]:
 
 
 def constant_floats(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile numbers that an encoding holds as constants: as variables they get no gradient."""
+    """Return a compiled function for which numbers that an encoding holds are constants.
+
+    As variables torch refuses them where gradients are needed.
+    """
 
     def run(*args: Any, **options: Any) -> Any:
         with torch._dynamo.config.patch(specialize_float=True):
