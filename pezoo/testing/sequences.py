@@ -14,6 +14,7 @@ from pezoo.testing.probe import (
     VOCAB,
     Decoding,
     Factory,
+    Probe,
     build,
     close,
     context,
@@ -70,11 +71,13 @@ def check_streaming(factory: Factory) -> None:
 def check_batch(factory: Factory) -> None:
     """Check that samples are independent: permuting the batch permutes the output."""
     encoding = build(factory)
-    ids, order = tokens(4), torch.tensor([2, 0, 3, 1])
+    ids, order = tokens(9), torch.tensor([2, 0, 3, 1, 8, 6, 7, 5, 4])
     message = "samples of a batch depend on each other"
-    close(run(encoding, ids)[order], run(encoding, ids[order]), 1e-6, message)
+    whole = run(encoding, ids)
+    close(whole[order], run(encoding, ids[order]), 1e-6, message)
     if encoding.stochastic:
         return
+    close(whole[:2], run(encoding, ids[:2]), 1e-6, "the number of samples changes the output")
     near = tuple(range(10))
     if encoding.needs_scale:
         message = "a row uses the scale of another: ctx.scale is (B|1,)"
@@ -211,7 +214,8 @@ def check_stateless(factory: Factory) -> None:
     fresh = run(encoding, ids)
 
     def others() -> None:
-        run(encoding.train(), tokens(2, 14, seed=1))
+        ctx = context(tokens(2, 14, seed=1))
+        Probe(encoding.train())(ctx.ids, replace(ctx, drawn=encoding.draw(ctx, generator=draws())))
         run(encoding.eval(), tokens(1, 3, seed=2))
 
     others()

@@ -344,6 +344,26 @@ class PassesOn(Encoding):
 broken("derivatives", "bias: the gradient in q of transform", PassesOn)
 
 
+class CountsTraining(Raw):
+    """Grows with each pass of training."""
+
+    def __init__(self, shape):
+        super().__init__(shape)
+        self.passes = 0
+
+    def bias(self, q, k, ctx):
+        self.passes += self.training and torch.is_grad_enabled()
+        return super().bias(q, k, ctx) * (1 + self.passes)
+
+
+broken("stateless", "a pass changes later passes", CountsTraining)
+biases(
+    "batch",
+    "the number of samples",
+    lambda ctx: ctx.distance().cos() * (1 + (len(ctx.ids) > 4)),
+)
+
+
 class OfLogs(Raw):
     """Has a gradient of NaN where a token is padding, though torch.where drops its value."""
 
