@@ -48,7 +48,8 @@ def _encoding(name: str) -> bool:
         task = "" if "did you mean" in str(error) else nearest(name, tasks.names())
         raise SpecError(f"{error}{task} (a task)" if task else str(error)) from error
     entries()[spec.name].load()
-    failures, seen = 0, dict[str, str]()  # an error to the check that met it first
+    failures = 0
+    seen: dict[str, str] = {}  # an error to the check that met it first
     for one in CHECKS:
         title = one.__name__
         try:

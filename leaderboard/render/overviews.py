@@ -51,12 +51,12 @@ class Overview:
 
     @property
     def compared(self) -> bool:
-        """Whether two encodings share two seeds of a task, so that their difference is tested."""
+        """True if two encodings share two seeds of a task, so that their difference is tested."""
         return any(row.ranks for table in self.tables for row in table.rows)
 
     @property
     def of_ranks(self) -> str:
-        """What paired tests say of the ranks, behind a sentence; "" where nothing is tested."""
+        """The end of a sentence: how far paired tests determine the ranks; "" without a test."""
         ranked = [line for line in self.lines or self.all_lines if line.rank]
         if any(line.ranks and line.ranks[0] < line.ranks[1] for line in ranked):
             return "; brackets behind a rank: the ranks that paired tests leave possible"

@@ -44,9 +44,8 @@ class Answer:
 
     @property
     def unsolved(self) -> list[TaskFront]:
-        """The tasks of the kind that it does not solve, where it solves some."""
-        solved = [one for one, _ in self.solved]
-        return [one for one, _ in self.own if solved and one not in solved]
+        """The tasks of the kind that it does not solve."""
+        return [one for one, entry in self.own if not entry.solves]
 
     @property
     def rivals(self) -> int:

@@ -102,7 +102,7 @@ def block_mask(ctx: Context, mask: Tensor | None = None, causal: bool = False) -
 
 
 def _alone(device: torch.device) -> bool:
-    """Whether a kernel is compiled here, and not by the torch.compile of the model around it."""
+    """Return True if a kernel is compiled here, not by the torch.compile of the model around it."""
     return device.type == "cuda" and not torch.compiler.is_compiling()
 
 
