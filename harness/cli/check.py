@@ -1,6 +1,7 @@
 """`pezoo check NAME`: run the conformance checks on an encoding or a task."""
 
 import sys
+from textwrap import fill
 
 import click
 
@@ -48,24 +49,30 @@ def _encoding(name: str) -> bool:
         task = "" if "did you mean" in str(error) else nearest(name, tasks.names())
         raise SpecError(f"{error}{task} (a task)" if task else str(error)) from error
     entries()[spec.name].load()
-    failures = 0
     seen: dict[str, str] = {}  # an error to the check that met it first
+    others: dict[str, list[str]] = {}  # that check to later ones that fail by the same fault
     for one in CHECKS:
         title = one.__name__
         try:
             run_check(one, lambda shape: make(spec, shape))
             click.echo(f"ok    {title}")
         except AssertionError as error:
-            failures += 1
             first = seen.setdefault(str(error.__cause__), title)
             first = next((root for root in _ROOTS if root in seen.values()), first)
-            click.echo(f"FAIL  {error}" if first == title else f"FAIL  {title}: mend {first} first")
-            if first == title and title in _NEEDED:
+            later = others.setdefault(first, [])
+            if first != title:
+                later.append(title)
+                continue
+            click.echo(f"FAIL  {error}")
+            if title in _NEEDED:
                 click.echo(f"the other checks need one that {_NEEDED[title]}")
-                break
-    else:
-        if failures:
-            click.echo(f"{failures} of {len(CHECKS)} checks fail")
+                return True
+    for first, later in others.items():
+        if later:
+            words = f"fix {first} first; {len(later)} more fail with it: {', '.join(later)}"
+            click.echo(fill(words, 100, subsequent_indent="      ", break_on_hyphens=False))
+    if failures := len(others) + sum(map(len, others.values())):
+        click.echo(f"{failures} of {len(CHECKS)} checks fail")
     return failures > 0
 
 

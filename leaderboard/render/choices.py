@@ -27,6 +27,17 @@ PARTS = {
 # How a fused kernel computes the encoding, by the same hooks.
 FUSED = {"weights": "no", "scores": "no", "bias_form": "score_mod", "bias": "dense bias"}
 
+LEGEND = {  # what the columns hold
+    "kinds of tasks": "means over the tasks of a kind in the first protocol that has it",
+    "training, decoding": "time of a step, and of one more token with a cache, over rope's, as "
+    "`pezoo perf` measures it in quick",
+    "own parameters": "those of the encoding in quick, else in the first protocol with runs",
+    "cache": "decoding with a key-value cache equals the full pass",
+    "flash": "yes: FlashAttention computes it; score_mod: FlexAttention does; dense bias: it needs "
+    "a tensor of all pairs; no: it does not reduce to a bias",
+    "-": "not run, not tested that far, not representable, or up to the encoding that it wraps",
+}
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -47,17 +58,14 @@ class Choice:
         means = (sum(_order(one, at) for one in own) for at in (1, 0))
         return told, not self.entries, *means
 
-    def cells(
-        self, families: Sequence[str], costs: Mapping[str, Measured], main: str
-    ) -> dict[str, str]:
-        """Return the cells by head; sizes are those of the protocol `main` where it has them."""
+    def cells(self, families: Sequence[str], costs: Mapping[str, Measured]) -> dict[str, str]:
+        """Return the cells by head; sizes are those of the first protocol that has them."""
         hooks = {hook for part in self.parts for hook in part.hooks}
         wrapper = any(part.wraps for part in self.parts)  # its hooks call those of another
         changed = dict.fromkeys(where for hook, where in PARTS.items() if hook in hooks)
         fused = next((how for hook, how in FUSED.items() if hook in hooks), "yes")
         cost = costs.get(self.label)
-        rows = sorted((entry.row for entry in self.entries), key=lambda row: row.protocol != main)
-        size = next((row.encoding_parameters for row in rows), None)
+        size = next((entry.row.encoding_parameters for entry in self.entries), None)
         marked = any(entry.group == CHOSEN for entry in self.entries)
         told = next((receives_text(entry.row) for entry in self.entries), "")
         return {
@@ -84,10 +92,9 @@ def choices(tables: Sequence[Table], catalog: Catalog) -> list[dict[str, str]]:
     decoders = [table for table in tables if not table.of_encoders]
     own = by_family(decoders, catalog)
     first = [family for family, tasks in own.items() if tasks[0].table.base == decoders[0].base]
-    families = [*first, *(family for family in own if family not in first)]
     costs = by_encoding()
     rows = sorted(_choices(own, catalog), key=lambda one: (one.merit(first), one.label))
-    return [row.cells(families, costs, decoders[0].base) for row in rows]
+    return [row.cells([*own], costs) for row in rows]
 
 
 def as_markdown(rows: Sequence[dict[str, str]]) -> str:

@@ -7,7 +7,7 @@ from statistics import pstdev
 from experiment.files import write
 from leaderboard.catalog import Catalog
 from leaderboard.render import readme
-from leaderboard.render.choices import as_markdown, choices
+from leaderboard.render.choices import LEGEND, as_markdown, choices
 from leaderboard.render.curves import curves
 from leaderboard.render.findings import findings, marked
 from leaderboard.render.overviews import overview_of
@@ -105,7 +105,9 @@ def files(
     }
     if first:
         found = as_markdown(choices(ordered(tables), catalog))
-        pages[f"{common['stem']}-encodings.md"] = render("encodings.md", choices=found, page=name)
+        pages[f"{common['stem']}-encodings.md"] = render(
+            "encodings.md", choices=found, legend=LEGEND, page=name
+        )
     for base, view in views.items():
         some = view.tables
         rest = [line for line in view.all_lines if line not in view.lines] if view.lines else []

@@ -22,7 +22,7 @@ from leaderboard.papers.pictures import PaperPicture, figures_of, filled_of
 from leaderboard.processes import in_processes
 from leaderboard.record.read import PREDICTIONS, SITE_RECORDS, SITE_TABLES
 from leaderboard.record.schema import Record
-from leaderboard.render.choices import choices
+from leaderboard.render.choices import LEGEND, choices
 from leaderboard.render.columns import rows_as_csv
 from leaderboard.render.curves import curves
 from leaderboard.render.data import files_of, runs_data, script, scripts, site_data, unseen_of
@@ -197,7 +197,10 @@ def _start(
     more = {"findings": findings(main), "budgets": BUDGETS, "reference": SETTINGS["reference"]}
     own = list(answers(every, catalog))
     rows = choices(every, catalog) if own else []
-    yield "which.html", render("which.html", answers=own, choices=rows, **more, **common)
+    yield (
+        "which.html",
+        render("which.html", answers=own, choices=rows, legend=LEGEND, **more, **common),
+    )
 
 
 def _of_tasks(

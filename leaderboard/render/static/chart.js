@@ -414,7 +414,8 @@
       hover(box, host.chart, drawn);
     }
     host.chart = chart;
-    box.style.minHeight = chart.series.length > 16 ? LINE * chart.series.length + 80 + "px" : "";
+    const beside = chart.join === false ? 0 : chart.series.length; // names beside the curves
+    box.style.minHeight = beside > 16 ? LINE * beside + 80 + "px" : "";
     redraw();
     const files = ["SVG", "PNG"].map((format) => saver(format, () => save(host.chart, format)));
     host.querySelector("figcaption").replaceChildren(...files);
@@ -617,8 +618,8 @@
     const look = (row) => PZ.look(row.other ? row.plain : row.label);
     const apart = PZ.apart(drawn.map(look));
     const looks = new Map(drawn.map((row, at) => [row.label, apart[at]]));
-    const plain = rows.filter((row) => !row.custom && !row.aside);
-    const others = rows.filter((row) => row.custom || row.aside);
+    const plain = rows.filter(PZ.plain);
+    const others = rows.filter((row) => !PZ.plain(row));
     PZ.boxes(
       id,
       [...plain, ...others].map((row) => [

@@ -435,6 +435,8 @@ window.PZ = (function () {
     css: "wrap",
   });
   const href = (page) => root + page;
+  // A row of an encoding by its name alone, in its training mode, that is no control.
+  const plain = (row) => !row.custom && !row.aside && row.receives !== "control";
   // Whether a row stands below the row that it is a mode of, or further seeds of.
   const below = (row, rows) =>
     Boolean(row.aside) && rows.some((other) => other.label === row.plain);
@@ -555,6 +557,7 @@ window.PZ = (function () {
     choose,
     policyWords,
     href,
+    plain,
     below,
     encodingLink,
     nameColumn,

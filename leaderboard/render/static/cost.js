@@ -78,11 +78,11 @@
     const some = (key) => key === "decode" || table.rows.some((row) => row[key] !== null);
     const [key, costPick] = PZ.select("cost", "Cost", Object.entries(COSTS).filter(([key]) => some(key)));
     const [log, logPick] = PZ.toggle("log", "logarithmic cost", true);
-    const [variants, variantsPick] = PZ.toggle("variants", "show variants, evaluation modes, other seeds");
+    const [variants, variantsPick] = PZ.toggle("variants", "show variants, controls, evaluation modes, other seeds");
     PZ.put("filters", [...controls, taskPick, costPick, logPick, variantsPick]);
     const fewAll = table.rows.every((row) => row.few || row.apart),
       all = table.rows.map((row) => ({ ...row, few_all: fewAll, decode: decodeOf(row)?.[0] ?? null }));
-    const shown = all.filter((row) => variants || (!row.custom && !row.aside));
+    const shown = all.filter((row) => variants || PZ.plain(row));
     const drawn = shown.filter((row) => row.unseen && row[key] !== null && (!log || row[key] > 0));
     const left = shown.filter((row) => !drawn.includes(row));
     PZ.say("facts", [
