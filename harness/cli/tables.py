@@ -26,7 +26,7 @@ from leaderboard.render.text import (
     unseen_text,
 )
 from leaderboard.stats.ranks import verdicts
-from leaderboard.stats.rows import EXACT, TOKENS, Point, Row, Z, aliases, legend
+from leaderboard.stats.rows import EXACT, TOKENS, Point, Row, aliases, legend
 from leaderboard.stats.tables import Table, tables
 
 
@@ -131,7 +131,7 @@ def _print_saved(rows: Sequence[Row], names: Mapping[str, str], lengths: Sequenc
 def _saved(cell: Point) -> str:
     if cell.gain is None:
         return _short(cell.status)
-    return f"{cell.gain:+.3f}" + (f" ±{Z * cell.gain_error:.3f}" if cell.gain_error else "")
+    return f"{cell.gain:+.3f}" + (f" ±{cell.gain_half:.3f}" if cell.gain_half else "")
 
 
 def _fitting(

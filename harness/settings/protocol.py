@@ -52,8 +52,17 @@ def resolve(
     low, high = train.lengths
     if not made.lengths(low, high):
         raise ConfigError(f"task {task} has no instance of length {low} to {high}")
-    if protocol.track == "text" and test.top:
-        raise ConfigError(f"eval.top is for tasks with right answers; {protocol.name} is of text")
+    if protocol.track == "text":
+        if made.determined:
+            raise ConfigError(
+                f"track text scores how well a text is predicted; {task} has right answers: take "
+                "track decoder, or a task without, such as text"
+            )
+        if test.top or train.context:
+            raise ConfigError(
+                "eval.top and train.context are for tasks with right answers; protocol "
+                f"{protocol.name} is of text"
+            )
     if train.draw == "instances" and made.instances(made.lengths(low, high)[0]) is None:
         raise ConfigError(
             f'train.draw = "instances" needs a task that lists its instances; {task} does not: '

@@ -21,7 +21,7 @@ class AdditionCoupled(Task):
     Slots: for `coupled`, 2 + the digit's place from 0, 1 for "+" and "=", 0 for "$" and others:
     tokens     $ 8 2 9 + 0 3 0 = 8 5 9 0
     slots      0 2 3 4 1 2 3 4 1 2 3 4 5
-    Chance: 0.1 for every digit but the last.
+    Chance: 0.1 for every digit but the last, which is a carry (`testing.best_constant`).
 
     Paper: Cho et al. 2024, Section 4, in the form with reversed operands, whose slots an answer can
     be written with. There both operands draw their lengths alike, and the first digit is not 0.
@@ -34,6 +34,7 @@ class AdditionCoupled(Task):
     example = "$829+030=8590"
     vocab = Vocab((*"0123456789", "$", "+", "="))
     chance = 0.1
+    best_constant = ((1, 0.326), (2, 0.314), (5, 0.236), (10, 0.181), (20, 0.146), (40, 0.126))
 
     def slots(self, ids: Tensor) -> Tensor:
         digit = ids < 10

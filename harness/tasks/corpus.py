@@ -1,5 +1,6 @@
 """Text to train and test on, in bytes, split by file."""
 
+import os
 import sqlite3
 import tarfile
 import zlib
@@ -36,12 +37,12 @@ def read_corpus(source: str, path: str | None = None) -> Corpus:
     train = b"".join(text for name, text in sorted(files.items()) if name not in test)
     if not test or len(train) < LEAST:
         raise ValueError(
-            f"the text needs two files of at least {LEAST:,} bytes, one to train and one to test "
-            f"on; {path or source} has {len(large)}"
+            f"the text needs a file of at least {LEAST:,} bytes to test on, and as many bytes in "
+            f"others to train on; {path or source} has {len(large)} such files"
         )
     checksum = 0
     for name, text in sorted(files.items()):
-        checksum = zlib.crc32(text, zlib.crc32(name.encode(), checksum))
+        checksum = zlib.crc32(text, zlib.crc32(os.fsencode(name), checksum))
     return Corpus(train, tuple(files[name] for name in test), checksum)
 
 
@@ -81,12 +82,21 @@ SOURCES = {"python": _python, "kjv": _kjv}
 
 
 def _folder(path: Path) -> dict[str, bytes]:
+    """Return the different files of a folder, without links and hidden ones."""
     if not path.is_dir():
         raise ValueError(f"path must be a folder of text files, was {path}")
-    files = sorted(one for one in path.rglob("*") if one.is_file())
-    if sum(one.stat().st_size for one in files) > MOST:
+    every = ((one.relative_to(path), one) for one in sorted(path.rglob("*")))
+    files = {
+        name.as_posix(): one
+        for name, one in every
+        if one.is_file() and not one.is_symlink() and not any(p[0] == "." for p in name.parts)
+    }
+    if sum(one.stat().st_size for one in files.values()) > MOST:
         raise ValueError(f"{path} has more than {MOST:,} bytes")
-    return {one.relative_to(path).as_posix(): _bytes(one) for one in files}
+    names = {
+        _bytes(one): name for name, one in reversed(files.items())
+    }  # of equal files, the first
+    return {name: text for text, name in names.items()}
 
 
 def _bytes(path: Path) -> bytes:

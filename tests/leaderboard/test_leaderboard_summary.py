@@ -427,6 +427,15 @@ def test_a_decoder_and_an_encoder_share_no_table(record):
     assert len({row.settings for row in rows}) == 2
 
 
+@pytest.mark.parametrize(("bits", "saves"), [(2.48, False), (2.479, True)])
+def test_longer_context_saves_bits_by_a_t_test_over_the_texts(bits, saves):
+    """Of 32 texts: t(0.975, 31) is 2.04, and the standard error .01."""
+    row = only([Record.of(text_record("alibi", 0, {128: 2.5, 256: bits}))])
+    cell = row.at(256)
+    assert cell.gain_half == pytest.approx(stats.t.ppf(0.975, 31) * 0.01)
+    assert (cell.saved == 1, row.reach == 2) == (saves, saves)
+
+
 def test_text_is_compared_by_bits_and_fewer_are_better():
     """Against scipy: the intervals lie above 1, and the first of every pair has fewer bits."""
     bits = {"alibi": (2.0, 2.2, 2.1), "rope": (4.0, 4.3, 4.2), "fox": (3.0, 3.1, 2.9)}

@@ -436,9 +436,9 @@
         ? [["main", "tokens, with a baseline"], ["beside", "whole answers"]]
         : [["main", "whole answers"], ["beside", "tokens, with a baseline"]];
   // A row with another measure in the place of the one compared.
-  function measured({ beside, gain, gain_error }, measure) {
+  function measured({ beside, gain, gain_half }, measure) {
     if (measure !== "gain") return { mean: beside };
-    return gain === null ? null : { mean: gain, low: gain - 1.96 * gain_error, high: gain + 1.96 * gain_error };
+    return gain === null ? null : { mean: gain, low: gain - gain_half, high: gain + gain_half };
   }
   const recast = (row, measure) => ({
     ...row,

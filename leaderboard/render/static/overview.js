@@ -284,8 +284,8 @@
     document.querySelectorAll(".tabs a").forEach((tab) => {
       tab.toggleAttribute("aria-current", tab.dataset.base === base);
     });
+    document.getElementById("headline").textContent = own[0]?.dataset.headline ?? "Protocol " + base;
     if (!own.length) return;
-    document.getElementById("headline").textContent = own[0].dataset.headline;
     const panels = [...own[1].querySelectorAll(".panel")];
     const panel = panels.find((one) => one.dataset.task === PZ.state.get("task")) ?? panels[0];
     panels.forEach((one) => (one.hidden = one !== panel));

@@ -118,13 +118,15 @@ def test_the_letter_of_indirect_index_occurs_once():
 
 
 def test_runs_of_local_count():
-    sizes = Counter()
+    sizes, first = Counter(), Counter()
     for prompt, target in drawn("local_count", 60):
+        first[prompt[0]] += 1
         runs = [len(list(run)) for _, run in groupby(prompt[:-1])]
         assert target == "".join(str(i) for run in runs for i in range(run))
         sizes.update(runs[:5])
     assert set(sizes) == {2, 3, 4, 5, 6}
     assert max(sizes.values()) < 1.3 * min(sizes.values())
+    assert len(first) == 26
 
 
 def test_brackets_open_at_a_time():
