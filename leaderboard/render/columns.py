@@ -152,7 +152,7 @@ def _at(row: Row, cell: Point) -> str:
     """Return the score at a length; of a text also the bits that longer context saves."""
     if cell.main is None:
         return cell.status
-    saved = "" if cell.seen or cell.gain is None else f" ({cell.gain:+.3f})"
+    saved = "" if cell.seen or cell.gain is None else f" ({round(cell.gain, 3) + 0.0:+.3f})"
     return stat_text(cell.main, bits=row.in_bits) + saved
 
 
@@ -163,10 +163,11 @@ def _markdown(row: Row, name: str) -> dict[str, str]:
         where = "trained" if cell.seen else times(cell.length / row.train_length)
         return f"{cell.length} ({where})"
 
+    head_of_training = "training exact" if row.track == "encoder" else "training mean"
     return {
         "rank": rank_text(row),
         "encoding": markdown_text(name),
-        f"training {'exact' if row.track == 'encoder' else 'mean'}": percent(row.trained),
+        **({} if row.in_bits else {head_of_training: percent(row.trained)}),
         **{head(cell): _at(row, cell) for cell in row.cells},
         f"unseen {'bits' if row.in_bits else 'mean'}": unseen_text(row),
         BESIDE[row.other]: percent(row.unseen_beside),
