@@ -51,7 +51,9 @@ def resolve(
     model, train, test = protocol.settings(task)
     low, high = train.lengths
     if not made.lengths(low, high):
-        raise ConfigError(f"task {task} has no instance of length {low} to {high}")
+        raise ConfigError(
+            f"task {task} has no instance of length {low} to {high}; nearest: {made.nearest(high)}"
+        )
     if protocol.track == "text":
         if made.determined:
             raise ConfigError(
@@ -150,7 +152,11 @@ class Request:
         for config in configs[:: len(self.encodings)]:
             made = tasks.make(config.task)
             if not any(made.lengths(length, length) for length in config.eval.lengths):
-                raise ConfigError(f"task {config.task} has no instance of a length in eval.lengths")
+                last = max(config.eval.lengths)
+                raise ConfigError(
+                    f"task {config.task} has no instance of a length in eval.lengths; nearest to "
+                    f"{last}: {made.nearest(last)}"
+                )
         for config in configs:
             first = typed.setdefault(config.spec, config.encoding)
             if first != config.encoding:

@@ -216,6 +216,10 @@ class Task:
     def check_length(self, length: int) -> None:
         """Errors: TaskError for a length without instances."""
         if not self.lengths(length, length):
-            near = self.lengths(max(1, length - 10), length + 10) or self.lengths(1, 1000)
-            nearest = min(near, key=lambda n: abs(n - length))
+            nearest = self.nearest(length)
             raise TaskError(f"{self.name} has no instance of length {length}; nearest: {nearest}")
+
+    def nearest(self, length: int) -> int:
+        """Return the length with instances that is nearest."""
+        near = self.lengths(max(1, length - 10), length + 10) or self.lengths(1, 1000)
+        return min(near, key=lambda n: abs(n - length))

@@ -217,7 +217,7 @@ def build(config: RunConfig) -> tuple[Task, Transformer]:
     prf, slots = (_of_decoders, no_slots) if config.track == "encoder" else (task.prf, task.slots)
     if encoding.needs_slots and slots(torch.zeros(1, 1, dtype=torch.int64)) is None:
         raise TaskError(
-            f"{config.spec} needs slots, which {config.task} does not supply to {config.track}s: "
+            f"{config.spec} needs slots, which {config.task} lacks under track {config.track}: "
             "take a task that defines Task.slots, such as addition_coupled"
         )
     model = Transformer(

@@ -61,7 +61,7 @@ def test_a_task_that_no_test_length_has():
         "0",
         ("tasks.modular_arithmetic_simple.eval_lengths=[2]",),
     )
-    with pytest.raises(ConfigError, match=r"no instance of a length in eval\.lengths"):
+    with pytest.raises(ConfigError, match=r"a length in eval\.lengths; nearest to 2: 1"):
         asked.configs("cpu", "auto")
 
 
