@@ -1,14 +1,17 @@
 """PaTH: each token reflects what passes it on the way from key to query."""
 
+import math
 from typing import Unpack
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import layer_norm, normalize
+from torch.nn.functional import layer_norm, normalize, pad
 
 from pezoo.base import Encoding, Pass, Shape, Sizes
 from pezoo.functional import at_least_float32, full_precision, linear_start, short_convolution
 from pezoo.registry import register
+
+BLOCK = 32  # the most tokens of a block
 
 
 @register("path")
@@ -23,16 +26,15 @@ class PaTH(Encoding):
     direction. beta = 2 and w orthogonal: signs, so that q k counts tokens modulo 2.
 
     Shapes: q, k (B, H, T, K) -> scores (B, H, T, S), float32 at least. Per layer V (rank, D) and U
-    (H K, rank), at the start uniform in +-1/sqrt(D) and +-1/sqrt(rank); a convolution for each
-    channel (H K, kernel), at the start uniform in +-1/sqrt(kernel); a (H, D), N(0, 1/D), and c (H),
-    0. The keys that a query sees keep their order; none are padding or of another document.
+    (H K, rank), at first uniform in +-1/sqrt(D) and +-1/sqrt(rank); a convolution per channel (H K,
+    kernel), in +-1/sqrt(kernel); a (H, D), N(0, 1/D), and c (H), 0. The keys that a query sees keep
+    their order; none are padding or of another document.
     Options: rank; kernel.
     Errors: ValueError without ctx.x and for a rank or kernel below 1.
 
-    Paper: Yang et al. 2025b, "PaTH Attention", without the gates of PaTH-FoX. Each token
-    changes every earlier key: while decoding, keys are cached as they came, and
-    the scores of new tokens are computed from w and beta of all, at a cost of T S^2 for each head.
-    Starts are ours.
+    Paper: Yang et al. 2025b, "PaTH Attention", without the gates of PaTH-FoX. Each token changes
+    every earlier key: keys are cached as they came, and scores of new tokens computed from w and
+    beta of all, block by block as there (T S K for each head). Starts are ours.
     """
 
     summary = "keys reflected by each token on their way to the query"
@@ -84,12 +86,36 @@ class PaTH(Encoding):
 def reflected(q: Tensor, k: Tensor, w: Tensor, beta: Tensor) -> Tensor:
     """Return q_i H_i ... H_(j+1) k_j for q (B, H, T, K), k and w (B, H, S, K): (B, H, T, S).
 
-    What token l takes from key j is c_lj = beta_l w_l (k_j - sum_(j < m < l) w_m c_mj): a system of
-    equations with a triangular matrix, c = M^-1 N, and the result is q_i k_j - sum_l q_i w_l c_lj.
+    In a block of C tokens, token l takes c_l = beta_l w_l (x - sum_(m < l) w_m c_m) from a vector x
+    that passes: a triangular system of equations, and a matrix (K, K) for the block. Queries meet
+    the keys of their block, then of each block before. Later keys have any score.
     """
-    after = (beta[..., None] * (w @ k.mT)).tril(-1)
-    system = (beta[..., None] * (w @ w.mT)).tril(-1)  # its diagonal is 1
-    met = (q @ w.mT).tril(k.shape[2] - q.shape[2])
-    share = torch.linalg.solve_triangular(system, met, upper=False, left=False, unitriangular=True)
-    scores: Tensor = q @ k.mT - share @ after
-    return scores
+    t, s = q.shape[2], k.shape[2]
+    size = math.ceil(s / math.ceil(s / (BLOCK if t > 1 else 4 * BLOCK)))  # C
+    k, w, beta = (_blocks(x, size) for x in (k, w, beta[..., None]))  # (B, H, N, C, K)
+    q = _blocks(q, min(t, size))  # of the last blocks, or the last tokens of one
+    first, solve = k.shape[2] - q.shape[2], torch.linalg.solve_triangular
+    system = (beta * (w @ w.mT)).tril(-1)  # its diagonal is 1
+    after = (beta * (w @ k.mT)).tril(-1)
+    met = (q @ w[:, :, first:].mT).tril(size - q.shape[3])
+    share = solve(system[:, :, first:], met, upper=False, left=False, unitriangular=True)
+    within: Tensor = q @ k[:, :, first:].mT - share @ after[:, :, first:]
+    if k.shape[2] == 1:
+        return within[:, :, 0]
+    q = q - share @ (beta * w)[:, :, first:]
+    taken = solve(system, torch.cat([after, beta * w], -1), upper=False, unitriangular=True)
+    k, block = k - taken[..., :size].mT @ w, w.mT @ taken[..., size:]
+    later, columns = q[:, :, 0, :0], []  # queries behind the block
+    for n in reversed(range(k.shape[2])):
+        column = later @ k[:, :, n].mT
+        later = later - later @ block[:, :, n]
+        if n >= first:
+            column = torch.cat([within[:, :, n - first], column], 2)
+            later = torch.cat([q[:, :, n - first], later], 2)
+        columns.append(pad(column, (0, 0, q.shape[2] * q.shape[3] - column.shape[2], 0)))
+    return torch.cat(columns[::-1], -1)[:, :, -t:, -s:]
+
+
+def _blocks(x: Tensor, size: int) -> Tensor:
+    """Cut (B, H, S, K) into blocks (B, H, N, C, K), with zeros before the first token."""
+    return pad(x, (0, 0, -x.shape[2] % size, 0)).view(*x.shape[:2], -1, size, x.shape[-1])

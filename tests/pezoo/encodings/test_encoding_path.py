@@ -1,10 +1,14 @@
 import math
+from unittest.mock import patch
 
 import pytest
 import torch
-from torch.nn.functional import layer_norm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn.functional import layer_norm, normalize
 
 from pezoo import Context, Shape, make
+from pezoo.encodings import path
 from pezoo.encodings.path import reflected
 
 D = torch.float64
@@ -52,6 +56,37 @@ def test_it_is_a_product_of_matrices_within_documents_and_without_padding():
                     key = matrices[h, at] @ key
                 want = float(q[0, h, i] @ key) / 2
                 assert got[0, h, i, j].item() == pytest.approx(want, abs=1e-11)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 9), st.integers(0, 1000))
+def test_blocks_of_any_size_give_the_product_of_matrices(s, t, block, seed):
+    t = min(s, t)
+    generator = torch.Generator().manual_seed(seed)
+    k, w = torch.randn(2, 2, 1, s, 3, generator=generator, dtype=D)
+    q = torch.randn(2, 1, t, 3, generator=generator, dtype=D)
+    beta = 2 * torch.rand(2, 1, s, generator=generator, dtype=D)
+    w = normalize(w, dim=-1)
+    with patch.object(path, "BLOCK", block):
+        got = path.reflected(q, k, w, beta)
+    assert got.shape == (2, 1, t, s)
+    for row in range(t):
+        passed = q[:, 0, row]  # (2, 3), as it goes back to earlier keys
+        for key in reversed(range(s - t + row + 1)):
+            want = (passed * k[:, 0, key]).sum(-1)
+            torch.testing.assert_close(got[:, 0, row, key], want, atol=1e-11, rtol=0)
+            own = w[:, 0, key]
+            passed = passed - beta[:, 0, key, None] * (passed * own).sum(-1, keepdim=True) * own
+
+
+@pytest.mark.parametrize("tokens", [(7, 7), (7, 2)])
+def test_gradients_pass_through_blocks(tokens):
+    s, t = tokens
+    q, k, w = (torch.randn(1, 1, n, 2, dtype=D, requires_grad=True) for n in (t, s, s))
+    beta = torch.rand(1, 1, s, dtype=D, requires_grad=True)
+    seen = torch.ones(t, s, dtype=torch.bool).tril(s - t)
+    with patch.object(path, "BLOCK", 3):
+        assert torch.autograd.gradcheck(lambda *x: path.reflected(*x)[..., seen], (q, k, w, beta))
 
 
 def test_without_reflections_it_is_the_product():
