@@ -93,9 +93,9 @@ def _folder(path: Path) -> dict[str, bytes]:
     }
     if sum(one.stat().st_size for one in files.values()) > MOST:
         raise ValueError(f"{path} has more than {MOST:,} bytes")
-    names = {
-        _bytes(one): name for name, one in reversed(files.items())
-    }  # of equal files, the first
+    names: dict[bytes, str] = {}
+    for name, one in files.items():
+        names.setdefault(_bytes(one), name)
     return {name: text for text, name in names.items()}
 
 

@@ -105,9 +105,8 @@ def files(
     }
     if first:
         found = as_markdown(choices(ordered(tables), catalog))
-        pages[f"{common['stem']}-encodings.md"] = render(
-            "encodings.md", choices=found, legend=LEGEND, page=name
-        )
+        more = {"choices": found, "legend": LEGEND, "page": name}
+        pages[f"{common['stem']}-encodings.md"] = render("encodings.md", **more)
     for base, view in views.items():
         some = view.tables
         rest = [line for line in view.all_lines if line not in view.lines] if view.lines else []

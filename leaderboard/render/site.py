@@ -197,10 +197,8 @@ def _start(
     more = {"findings": findings(main), "budgets": BUDGETS, "reference": SETTINGS["reference"]}
     own = list(answers(every, catalog))
     rows = choices(every, catalog) if own else []
-    yield (
-        "which.html",
-        render("which.html", answers=own, choices=rows, legend=LEGEND, **more, **common),
-    )
+    more |= {"choices": rows, "legend": LEGEND}
+    yield "which.html", render("which.html", answers=own, **more, **common)
 
 
 def _of_tasks(
