@@ -21,13 +21,13 @@ class LocalCount(Strings):
     Options: reps, the longest run.
     Chance: 0 is the most frequent answer, with one in (2 + reps) / 2 tokens.
 
-    Paper: Vasylenko et al. 2025, "Long-Context Generalization with Sparse Attention" (arXiv
+    Paper: Vasylenko et al. 2026, "Long-Context Generalization with Sparse Attention" (arXiv
     2506.16640), with 32 letters and reps=12. Deviation: no run is left out to fit n.
     """
 
     name = "local_count"
     summary = "count within runs of equal letters"
-    paper = "Vasylenko et al. 2025"
+    paper = "Vasylenko et al. 2026"
     family = "counting"
     version = 2
     example = "bbbaacccc=012010123"

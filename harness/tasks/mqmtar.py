@@ -24,14 +24,14 @@ class Mqmtar(Task):
     Chance: 1/letters for the letters, which are two of three tokens of an answer; "?" is known. The
     best constant is "?", 1/3.
 
-    Paper: Vasylenko et al. 2025, "Long-Context Generalization with Sparse Attention" (arXiv
+    Paper: Vasylenko et al. 2026, "Long-Context Generalization with Sparse Attention" (arXiv
     2506.16640). Deviation: its alphabet has 256 letters, its length counts tokens, and keys and
     values are drawn from lists that are fixed for a data set.
     """
 
     name = "mqmtar"
     summary = "the values of 4 keys, of two tokens each"
-    paper = "Vasylenko et al. 2025"
+    paper = "Vasylenko et al. 2026"
     family = "retrieval"
     chance = 1 / 3
     example = "ab:cd_ba:ac__bb:dd_?ba?ab?bb?ba=?ac?cd?dd?ac"

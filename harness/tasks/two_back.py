@@ -17,13 +17,13 @@ class TwoBack(Strings):
     Vocabulary: the digits 0..9 (ids 0..9), "." and "=". Length n: the number of digits.
     Chance: all tokens but the first two are uniformly random digits, so 1/10.
 
-    Paper: Vasylenko et al. 2025, "Long-Context Generalization with Sparse Attention" (arXiv
+    Paper: Vasylenko et al. 2026, "Long-Context Generalization with Sparse Attention" (arXiv
     2506.16640), where 0 stands for ".".
     """
 
     name = "two_back"
     summary = "the digit two places before"
-    paper = "Vasylenko et al. 2025"
+    paper = "Vasylenko et al. 2026"
     family = "copying"
     example = "8349216=..83492"
     vocab = Vocab((*"0123456789", ".", "="))
