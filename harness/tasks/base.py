@@ -99,7 +99,7 @@ class Task:
     best_constant: tuple[tuple[int, float], ...] = ()
     min_length: int = 1
     max_length: int | None = None
-    determined: ClassVar[bool] = True  # False: no `solve`, a prompt has many targets, as in a text
+    determined: ClassVar[bool] = True  # False: a prompt has many targets, `solve` gives one (text)
     exact: ClassVar[bool] = True  # False: `right` also accepts other answers than the target
     aligned: int = 0  # the scale that every instance is padded to; 0: not padded
 

@@ -22,6 +22,8 @@ def run(pe="rope", task="copy", seed=0, overrides=(), protocol="quick"):
 def test_every_protocol_resolves_for_every_task(name):
     protocol = load_protocol(name)
     for task in tasks.names():
+        if protocol.track == "text" and tasks.make(task).determined:
+            continue
         config = resolve(protocol, task, parse("prism"), 0, "cpu", "auto")
         made = tasks.make(task)
         first, last = made.lengths(1, 100)[0], made.max_length or 10**7

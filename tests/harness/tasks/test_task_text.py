@@ -9,6 +9,7 @@ from experiment.config import ConfigError
 from harness import tasks
 from harness.data.sequences import to_sequences
 from harness.settings.protocol import load_protocol, resolve
+from harness.tasks.base import TaskError
 from harness.tasks.corpus import read_corpus
 from harness.training.evaluate import score
 from harness.training.trainer import start
@@ -50,6 +51,9 @@ def test_an_instance_is_a_piece_of_the_text(task):
     for prompt, target in zip(made.prompt, made.target, strict=True):
         assert bytes([*prompt, *target]) in corpus.train
         assert task.measure(prompt.tolist()) == 130
+    assert task.solve(made.prompt[0].tolist()) == made.target[0].tolist()
+    with pytest.raises(TaskError):
+        task.solve([0] * 70)
 
 
 def test_targets_are_the_same_at_every_length_and_lie_in_one_file(task):
