@@ -86,7 +86,8 @@ def by_family(tables: Sequence[Table], catalog: Catalog) -> dict[str, list[TaskF
         for table in own:
             task = catalog.tasks.get(bare(table.first.task))
             found[(task and task.family) or "other"].append(TaskFront(table, catalog))
-        families |= {family: tasks for family, tasks in found.items() if family not in families}
+        for family, tasks in found.items():
+            families.setdefault(family, tasks)
     return families
 
 
