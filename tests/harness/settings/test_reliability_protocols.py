@@ -173,6 +173,8 @@ def test_the_committed_records_and_what_the_harness_makes_are_of_known_versions(
     records, _ = load([RECORDS])
     for protocol in map(load_protocol, protocol_names()):
         for task in tasks.names():
+            if protocol.track == "text" and tasks.make(task).determined:
+                continue  # refused: it has right answers
             for pe in ("rope", "randomized:prism(cursors=3)"):
                 run = resolve(protocol, task, parse(pe), 0, "cpu", "auto")
                 records.append(Record.of(blank_record(run, "pezoo bench")))
