@@ -14,6 +14,7 @@ from leaderboard.render.text import receives_text, span_text
 from leaderboard.render.which import by_family
 from leaderboard.stats.costs import Measured, by_encoding
 from leaderboard.stats.tables import Table
+from pezoo.spec import bare
 
 # The part of attention that a hook changes, first match first.
 PARTS = {
@@ -104,10 +105,16 @@ def as_markdown(rows: Sequence[dict[str, str]]) -> str:
 
 
 def _choices(families: Mapping[str, Sequence[TaskFront]], catalog: Catalog) -> Iterator[Choice]:
-    """Yield the encodings with runs, then the classes of the catalog without."""
+    """Yield the encodings with runs, then the classes of the catalog without.
+
+    One that ran with options alone stands with these.
+    """
+    every = [(family, task) for family, tasks in families.items() for task in tasks]
+    plain = {bare(one.row.encoding) for _, task in every for one in task.entries}
     found: dict[str, dict[str, list[Entry]]] = {}
-    for family, tasks in families.items():
-        for entry in (entry for task in tasks for entry in task.entries):
+    for family, task in every:
+        others = [one for one in task.with_options if bare(one.row.encoding) not in plain]
+        for entry in task.entries + others:
             found.setdefault(entry.row.label, {}).setdefault(family, []).append(entry)
     ran: set[str] = set()
     for label, results in found.items():

@@ -65,10 +65,10 @@ class TaskFront:
         self.far -= self.far - 1 in lengths and self.far % train > 0  # 100, of 100 and 101
         self.heads = [times(n / train) for n in (self.near, self.far)]
         marks = chosen([table], catalog)
-        plain = [row for row in table.rows if row.competes]
         costs = training_costs(table, SETTINGS["reference"])
-        found = [
-            Entry(
+
+        def entry(row: Row) -> Entry:
+            return Entry(
                 row,
                 _group(row, row.label in marks),
                 *(_reached(row, n) for n in (self.near, self.far)),
@@ -76,9 +76,10 @@ class TaskFront:
                 (row.mean_at(self.near), row.mean_at(self.far)),
                 self.near == self.far,
             )
-            for row in plain
-        ]
+
+        found = [entry(row) for row in table.rows if row.competes]
         self.entries = sorted(found, key=lambda entry: entry.merit, reverse=True)
+        self.with_options = [entry(row) for row in table.rows if row.custom and not row.aside]
 
     def of(self, *groups: str) -> list[Entry]:
         """Return the entries of these groups, best first."""

@@ -36,6 +36,14 @@ def test_results_are_means_over_tasks_and_seeds_at_twice_and_ten_times(record, c
     assert "| 75 / 35" in text
 
 
+def test_an_encoding_that_ran_with_options_alone_stands_with_these(record, catalog):
+    far, spec = {10: 100, 20: 60, 100: 0}, "layers(every=2):rope,nope"
+    records = [record(name, 0, far) for name in ("rope", "rope(base=500)", spec)]
+    rows = {row["encoding"]: row for row in choices(tables(records), catalog)}
+    assert rows[spec]["copying"] == rows["rope"]["copying"] == "60 / 0"
+    assert not {"rope(base=500)", "layers"} & set(rows)
+
+
 def test_what_is_told_stands_below(record, catalog):
     records = [record("ideal", 0, {10: 100, 20: 100}), record("nope", 0, {10: 100, 20: 0})]
     names = [row["encoding"] for row in choices(tables(records, catalog), catalog)]
