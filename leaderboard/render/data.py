@@ -222,7 +222,7 @@ def _overviews(views: Sequence[tuple[View, Table]], catalog: Catalog) -> Iterato
                 "base": base,
                 "tuning": tuning,
                 "device": device,
-                "tasks": [table.first.task for table in some],
+                "tasks": [table.first.task for table in own.tables],
                 "lines": [
                     {
                         "label": line.label,

@@ -108,7 +108,7 @@ def files(
         more = {"choices": found, "legend": LEGEND, "page": name}
         pages[f"{common['stem']}-encodings.md"] = render("encodings.md", **more)
     for base, view in views.items():
-        some = view.tables
+        some = [table for table in own if table.base == base]
         rest = [line for line in view.all_lines if line not in view.lines] if view.lines else []
         pages[f"{common['stem']}-{base}.md"] = render(
             "protocol.md",

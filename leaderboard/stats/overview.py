@@ -1,7 +1,8 @@
 """All tasks of a protocol in one table: a line per encoding, ranked by the mean over the tasks.
 
 A task counts in the mean if at least half of the encodings without typed options have run it; an
-encoding is ranked if it has a number on each such task.
+encoding is ranked if it has a number on each such task. One that less than a tenth have run is not
+in the table.
 The baseline of a table is the token accuracy of a predictor that ignores the prompt.
 """
 
@@ -60,15 +61,27 @@ def protocols(tables: Sequence[Table]) -> list[str]:
 
 
 def ordered(tables: Sequence[Table]) -> list[Table]:
-    """Return the leading tables in the order of `protocols`."""
-    order = protocols(tables)
-    return sorted(leading(tables), key=lambda table: order.index(table.base))
+    """Return the tables of overviews in the order of `protocols`."""
+    own = leading(tables)
+    return [
+        table
+        for base in protocols(tables)
+        for table in shared([one for one in own if one.base == base])
+    ]
 
 
 def main_tables(tables: Sequence[Table]) -> list[Table]:
-    """Return the leading tables of the first protocol, by task."""
+    """Return the tables of the first protocol's overview, by task."""
     first = protocols(tables)[:1]
-    return [table for table in leading(tables) if [table.base] == first]
+    return shared([table for table in leading(tables) if [table.base] == first])
+
+
+def shared(tables: Sequence[Table]) -> list[Table]:
+    """Return the tables of one protocol whose task a tenth of the encodings have run; else all."""
+    ran = _ran(tables)
+    every = set().union(*ran)
+    some = [one for one, own in zip(tables, ran, strict=True) if 10 * len(own) >= len(every)]
+    return some or [*tables]
 
 
 def bare_lines(lines: Sequence[Line]) -> list[Line]:
