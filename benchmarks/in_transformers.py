@@ -1,7 +1,7 @@
 """Time of a Llama of transformers with an encoding, relative to the model's own RoPE.
 
     python benchmarks/in_transformers.py
-    python benchmarks/in_transformers.py --pe rope,prism_trio --dtype float32 --width 512
+    python benchmarks/in_transformers.py --pe rope,prism --dtype float32 --width 512
 
 The models take turns in one process, on one thread; a ratio compares CPU times of one round.
 """

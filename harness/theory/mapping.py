@@ -8,6 +8,7 @@ from torch import Tensor
 
 Examples = Iterable[tuple[int, Tensor, Tensor]]  # scale n, inputs (B, P), outputs (B, Q)
 Table = dict[tuple[int, ...], int]  # the output of an operator for some inputs
+NODES = 100_000  # of a search for operators
 
 
 @dataclass(frozen=True)
@@ -60,12 +61,12 @@ def shared(examples: Examples) -> int | None:
     return count if any(len(scales) > 1 for scales in sizes.values()) else None
 
 
-def complexity(examples: Examples, arity: int, nodes: int = 100_000) -> int | None:
+def complexity(examples: Examples, arity: int) -> int | None:
     """Search for the least number of unit operators that write these outputs (Definition 3).
 
     Operators read up to `arity` places, which may repeat. With all instances of scales 1 to N the
     result is CRC(f, N) for such operators; with some of them, a lower bound. None if the search
-    ends after `nodes` nodes, or no operator of this arity writes an output.
+    ends after NODES nodes, or no operator of this arity writes an output.
 
     An output place can be written from several tuples of places, each of which needs some entries
     of an operator's table; places share an operator if their entries agree.
@@ -73,7 +74,7 @@ def complexity(examples: Examples, arity: int, nodes: int = 100_000) -> int | No
     steps = sorted((list(options) for options in _options(examples, arity)), key=len)
     if not all(steps):
         return None  # an output that no operator of this arity writes
-    budget = [nodes]
+    budget = [NODES]
     for r in range(1, len(steps) + 1):
         if _fits(steps, 0, [], r, budget):
             return r

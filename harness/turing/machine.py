@@ -64,23 +64,23 @@ class Machine:
         return int(sha256(text.encode()).hexdigest()[:12], 16) % 1_000_000
 
 
-def random_machine(seed: int, states: int = STATES, symbols: int = SYMBOLS) -> Machine:
+def random_machine(seed: int) -> Machine:
     """Draw symbol, direction and next state uniformly for every state and symbol.
 
     The machine never halts. Symbols are a1, a2, ..., under the head b1, b2, ...; states are s1, s2,
     ... (Hou et al. 2024, Section 5.3 and Appendix F). The blank is a1.
     """
-    draw = random.Random(f"turing machine {seed}, {states} states, {symbols} symbols")
+    draw = random.Random(f"turing machine {seed}, {STATES} states, {SYMBOLS} symbols")
     moves = {
-        key: Move(draw.randrange(symbols), draw.choice((-1, 1)), draw.randrange(states))
-        for key in product(range(states), range(symbols))
+        key: Move(draw.randrange(SYMBOLS), draw.choice((-1, 1)), draw.randrange(STATES))
+        for key in product(range(STATES), range(SYMBOLS))
     }
     return Machine(
-        states=tuple(f"s{i + 1}" for i in range(states)),
-        symbols=tuple(f"a{i + 1}" for i in range(symbols)),
-        heads=tuple(f"b{i + 1}" for i in range(symbols)),
+        states=tuple(f"s{i + 1}" for i in range(STATES)),
+        symbols=tuple(f"a{i + 1}" for i in range(SYMBOLS)),
+        heads=tuple(f"b{i + 1}" for i in range(SYMBOLS)),
         transitions=moves,
-        inputs=tuple(range(symbols)),
+        inputs=tuple(range(SYMBOLS)),
     )
 
 

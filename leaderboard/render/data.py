@@ -80,7 +80,7 @@ IN_FILES = {
     "unseen_mean", "unseen_low", "unseen_high", "rank_first", "rank_last", "typed_options",
     "chosen_setting", "settings_tried", "metric", "seeds_apart", "steps_per_second", "length",
     "seen", "correct", "count", "ends", "method", "n", "saved", "cpu_seconds_least",
-    "cpu_seconds_most", "median", "encoding",
+    "cpu_seconds_most", "median", "encoding", "gain_error",
 }  # fmt: skip
 UNSEEN = {"decoder": ("exact", ""), "encoder": ("token", ""), "text": ("bits", "bits")}
 INDEX = "base", "policy", "tuning", "name", "version", "device", "devices", "task", "metric"

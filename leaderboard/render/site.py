@@ -249,15 +249,11 @@ def _look(tables: Sequence[Table]) -> dict[str, Style]:
 def _files(
     tables: Sequence[Table], records: Sequence[Record], data: dict[str, Any]
 ) -> Iterator[tuple[str, Content]]:
-    rows, look = [row for table in tables for row in table.rows], _look(tables)
     yield from scripts(data)
     yield "runs.js", script("RUNS", runs_data(records))
     parts = map(script_json, files_of(data["tables"]))  # one at a time: less memory
     yield SITE_TABLES, f"[{','.join(parts)}]\n"
-    yield "leaderboard.csv", rows_as_csv(rows)
-    for table in tables:
-        drawn = shown(table.rows)
-        yield f"pictures/{table.slug}.svg", curves(table.title, drawn, look, names=data["names"])
+    yield "leaderboard.csv", rows_as_csv([row for table in tables for row in table.rows])
     for item in (files("leaderboard.render") / "static").iterdir():
         if item.is_file():
             yield f"static/{item.name}", item.read_bytes()

@@ -40,6 +40,7 @@ from leaderboard.render.curves import curves, shortened
 from leaderboard.render.data import runs_data, site_data
 from leaderboard.render.findings import findings
 from leaderboard.render.front import CHOSEN, GENERAL, ORACLE, TOLD, fronts
+from leaderboard.render.markdown import files
 from leaderboard.render.styles import COLOURS, Style, apart, shown, styles
 from leaderboard.stats.costs import relative, training_costs
 from leaderboard.stats.frame import COLUMNS
@@ -769,7 +770,7 @@ def test_text_is_scored_in_bits_and_by_what_longer_context_saves(save, tmp_path)
     pages = markdown(tables([*map(Record.of, runs)]))
     assert "Mean bits per byte over the unseen lengths, best first" in pages
     assert "Fewest bits per byte beyond training: text (alibi, 2.450)." in pages
-    drawn = (tmp_path / "out" / "pictures" / "text.text.svg").read_text("utf-8")
+    drawn = files(tables([*map(Record.of, runs)]))["pictures/text.text.svg"]
     assert "bits per byte, lower is better" in drawn
     levels = [float(y) for y in re.findall(r'<path class="g" d="M56 ([0-9.]+)h', drawn)]
     assert len(levels) == 3  # 2, 3 and 4 bits
