@@ -29,6 +29,8 @@ PARTS = {
 FUSED = {"weights": "no", "scores": "no", "bias_form": "score_mod", "bias": "dense bias"}
 
 LEGEND = {  # what the columns hold
+    "rows": "the sum of the means of the first protocol's kinds, first at the far length; what "
+    "receives a hint, oracles and controls last",
     "kinds of tasks": "means over the tasks of a kind in the first protocol that has it",
     "training, decoding": "time of a step, and of one more token with a cache, over rope's, as "
     "`pezoo perf` measures it in quick",

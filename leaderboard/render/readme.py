@@ -27,7 +27,8 @@ SEEDS = 3  # at least, for a task to count
 INTRO = (
     f"Tasks solved, of those tested at 1, {NEAR} and {FAR} times the training length on {SEEDS} "
     f"seeds or more: {100 * SOLVED:.0f} % of the seeds reach {100 * PASS:.0f} % exact match. "
-    f"Sorted by {NEAR}x, then {FAR}x. Cost: time of a training step over {{reference}}'s."
+    f"Sorted by {NEAR}x, {FAR}x, then the mean score. Cost: time of a training step over "
+    "{reference}'s."
 )
 CAVEAT = (
     "†: options were chosen on some of these tasks, which favours the row. Models and tasks are "

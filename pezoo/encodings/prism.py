@@ -113,7 +113,7 @@ class PRISM(CursorEncoding):
 
     summary = "learned histograms over relative positions"
     paper = "Lee 2025"
-    reports = "exact up to ten times the training length on algorithmic tasks"
+    reports = "of prism_2025: exact up to ten times the training length on algorithmic tasks"
     reads = "text"
     picture = (
         "what-prism-learned/meeting.svg",
