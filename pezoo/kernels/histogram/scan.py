@@ -206,7 +206,9 @@ def _run(
 ) -> tuple[Tensor, Tensor]:
     """Return e and the last histogram, holding all histograms; `copied` are those of a Copy."""
     copy = Copy(*copied) if copied else None
-    if choose("histogram", reset) == "numba" and not table.requires_grad:
+    # Skipping bins out of reach pays where most of them are: a state with half of them has few.
+    skips = state is None or 2 * state.shape[-1] < table.shape[0]
+    if choose("histogram", reset) == "numba" and skips and not table.requires_grad:
         fused: type[Kernel] = import_module("pezoo.kernels.histogram.numba").Stream
         given = shares(reset, moves, gamma, state, copy, every)
         found: tuple[Tensor, Tensor] = fused.apply(*given, table, eps, one_sided, every)
