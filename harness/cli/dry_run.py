@@ -5,8 +5,9 @@
 All test lengths are scored once after training, and again in each further mode of the encoding; the
 further test sets once. A validation also scores the lengths of the learning curve. Each encoding is
 measured on the first task and batch size, and the first encoding on each: a few steps, and some
-examples of the shortest and of the longest length. Costs of lengths between them follow a power of
-the length; those of other encodings on other tasks follow the ratio on the first task.
+examples of the shortest length and of the longest that is likely to take a few seconds. Costs of
+other lengths follow a power of the length; those of other encodings on other tasks follow the ratio
+on the first task.
 Not counted: saving, scoring another checkpoint that did best on the training lengths, and the share
 that parallel runs take of each other's memory bandwidth.
 """
@@ -37,6 +38,7 @@ Seconds = np.ndarray  # (2,): on the clock, of the processor (all threads)
 
 BUDGET = 0.5  # seconds of training steps, over all kinds of runs
 FEWEST, MOST = 2, 30  # steps of one kind of run
+SCORING = 4.0  # seconds that the examples of a length may take
 
 
 @dataclass(frozen=True)
@@ -187,18 +189,28 @@ def _step(trainer: Trainer, budget: float) -> Seconds:
 def _example_costs(trainer: Trainer) -> Callable[[int], Seconds]:
     """Return a function from a length to the seconds that scoring one example takes."""
     task, config = trainer.task, trainer.config
-    lengths = [n for n in config.eval.lengths if task.lengths(n, n)]
-    short, long = min(lengths), max(lengths)
+    lengths = sorted(n for n in config.eval.lengths if task.lengths(n, n))
+    short, *longer = lengths
 
-    def one(length: int) -> Seconds:
+    def examples(length: int) -> int:
         part = chunk_size(task, config.eval, length)  # scored side by side
         few = max(4, part // 4) if config.device == "cpu" else part  # a CPU gains little from more
-        samples = min(sample_count(task, config.eval, length), part, few)
+        return min(sample_count(task, config.eval, length), part, few)
+
+    def one(length: int) -> Seconds:
+        samples = examples(length)
         some = config.replace_eval(samples=samples, min_samples=samples)
         return _timed(partial(score, trainer.model, task, some, length), config.device) / samples
 
     one(short)  # compiles kernels
-    low, high = one(short), one(long)
+    low = one(short)
+
+    def seconds(length: int) -> float:
+        """Expect at most the square of the length."""
+        return float(low[0]) * examples(length) * (length / short) ** 2
+
+    long = max((n for n in longer if n == longer[0] or seconds(n) <= SCORING), default=short)
+    high = one(long)
     power = max(0.0, log(high[0] / low[0]) / log(long / short)) if long > short else 0.0
     return lambda length: low * (max(length, short) / short) ** power
 

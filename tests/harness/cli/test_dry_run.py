@@ -125,11 +125,13 @@ def scored(monkeypatch):
     return calls
 
 
-def test_examples_are_measured_at_two_lengths_and_interpolated_between(scored):
+@pytest.mark.parametrize(("limit", "long"), [(100.0, 20), (50.0, 10), (1.0, 10)])
+def test_examples_are_measured_at_two_lengths(scored, monkeypatch, limit, long):
+    monkeypatch.setattr(dry_run, "SCORING", limit)
     sets = (*TINY, "eval.lengths=[5,10,20]", "eval.curve_lengths=[5,10]", "train.lengths=[1, 2]")
     sets += ('eval.sets=[{name="2+n", lengths=[20]}, {name="4+n", lengths=[5, 10]}]',)
     found = measure(config(task="turing_addition", sets=sets), 0)
-    assert scored == [(5, 4), (5, 4), (20, 4)]
+    assert scored == [(5, 4), (5, 4), (long, 4)]  # 5 / 4 seconds; at most 16 times as many at 20
     assert found.scoring[0] == found.sets[0] == pytest.approx(5 + 10 + 20)
     # an example of length 2, which costs as much as the shortest; then the learning curve
     assert found.validation[0] == pytest.approx(5 / 4 + 5 + 10)
