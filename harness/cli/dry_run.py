@@ -206,10 +206,12 @@ def _example_costs(trainer: Trainer) -> Callable[[int], Seconds]:
     low = one(short)
 
     def seconds(length: int) -> float:
-        """Expect at most the square of the length."""
+        """Expect the square of the length."""
         return float(low[0]) * examples(length) * (length / short) ** 2
 
-    long = max((n for n in longer if n == longer[0] or seconds(n) <= SCORING), default=short)
+    # Twice the shortest at least: a power between neighbours says little.
+    least = next((n for n in longer if n >= 2 * short), lengths[-1])
+    long = max((n for n in longer if n >= least and seconds(n) <= SCORING), default=least)
     high = one(long)
     power = max(0.0, log(high[0] / low[0]) / log(long / short)) if long > short else 0.0
     return lambda length: low * (max(length, short) / short) ** power

@@ -13,6 +13,7 @@ from leaderboard.render.front import CHOSEN, Entry, TaskFront
 from leaderboard.render.text import receives_text, span_text
 from leaderboard.render.which import by_family
 from leaderboard.stats.costs import Measured, by_encoding
+from leaderboard.stats.overview import with_column
 from leaderboard.stats.tables import Table
 from pezoo.spec import bare
 
@@ -93,11 +94,13 @@ def choices(tables: Sequence[Table], catalog: Catalog) -> list[dict[str, str]]:
     kinds of tasks of the first protocol, best first.
     """
     decoders = [table for table in tables if not table.of_encoders]
-    own = by_family(decoders, catalog)
+    common = with_column(decoders)
+    own = by_family(common, catalog)
+    others = by_family([table for table in decoders if table not in common], catalog)
     first = [family for family, tasks in own.items() if tasks[0].table.base == decoders[0].base]
     costs = by_encoding()
-    rows = sorted(_choices(own, catalog), key=lambda one: (one.merit(first), one.label))
-    return [row.cells([*own], costs) for row in rows]
+    rows = sorted(_choices(own, others, catalog), key=lambda one: (one.merit(first), one.label))
+    return [row.cells([*own | others], costs) for row in rows]
 
 
 def as_markdown(rows: Sequence[dict[str, str]]) -> str:
@@ -106,23 +109,31 @@ def as_markdown(rows: Sequence[dict[str, str]]) -> str:
     return tabulate(cells, "keys", tablefmt="pipe", disable_numparse=True)
 
 
-def _choices(families: Mapping[str, Sequence[TaskFront]], catalog: Catalog) -> Iterator[Choice]:
+def _choices(
+    families: Mapping[str, Sequence[TaskFront]],
+    others: Mapping[str, Sequence[TaskFront]],
+    catalog: Catalog,
+) -> Iterator[Choice]:
     """Yield the encodings with runs, then the classes of the catalog without.
 
-    One that ran with options alone stands with these.
+    One that ran with options alone stands with these; one that ran only `others`, with those.
     """
-    every = [(family, task) for family, tasks in families.items() for task in tasks]
-    plain = {bare(one.row.encoding) for _, task in every for one in task.entries}
     found: dict[str, dict[str, list[Entry]]] = {}
-    for family, task in every:
-        others = [one for one in task.with_options if bare(one.row.encoding) not in plain]
-        for entry in task.entries + others:
-            found.setdefault(entry.row.label, {}).setdefault(family, []).append(entry)
+    for tasks_of in (families, others):
+        every = [(family, task) for family, tasks in tasks_of.items() for task in tasks]
+        ran_too = (one for own in found.values() for some in own.values() for one in some)
+        known = {bare(one.row.encoding) for one in ran_too}
+        plain = known | {bare(one.row.encoding) for _, task in every for one in task.entries}
+        for family, task in every:
+            new = [one for one in task.entries if bare(one.row.encoding) not in known]
+            new += [one for one in task.with_options if bare(one.row.encoding) not in plain]
+            for entry in new:
+                found.setdefault(entry.row.label, {}).setdefault(family, []).append(entry)
     ran: set[str] = set()
     for label, results in found.items():
         encoding = next(iter(results.values()))[0].row.encoding
         parts = tuple(catalog.parts(encoding))
-        ran |= {part.cls for part in parts}
+        ran |= {part.cls for part in parts[:1]}
         yield Choice(label, parts, results)
     rest = {doc.cls: doc for doc in reversed(catalog.encodings.values()) if doc.cls not in ran}
     for doc in rest.values():

@@ -24,7 +24,7 @@ from leaderboard.stats.overview import (
     heads,
     mean_baseline,
     overview,
-    shared,
+    with_column,
 )
 from leaderboard.stats.rows import Line, Row
 from leaderboard.stats.tables import Table
@@ -92,7 +92,7 @@ def _cell(row: Row | None, most: int) -> str:
 
 def overview_of(tables: Sequence[Table], names: Mapping[str, str], catalog: Catalog) -> Overview:
     """Build the overview of the tables of one protocol; `names` are short names of labels."""
-    tables = shared(tables)
+    tables = with_column(tables)
     lines, counts = overview(tables), counting(tables)
     bare = bare_lines(lines)
     baselines = [baseline(table, catalog) for table in tables if table.of_encoders]

@@ -34,7 +34,7 @@ from leaderboard.render.runs import runs_as_csv
 from leaderboard.render.styles import SETTINGS, Style, shown, styles
 from leaderboard.render.templating import render
 from leaderboard.render.which import BUDGETS, answers
-from leaderboard.stats.overview import main_tables, ordered, protocols
+from leaderboard.stats.overview import main_tables, ordered, protocols, with_column
 from leaderboard.stats.tables import Table
 from pezoo import __version__
 from pezoo.spec import bare
@@ -42,7 +42,7 @@ from pezoo.spec import bare
 Content = str | bytes | Iterator[bytes]
 Work = Callable[[], list[Path]]  # writes files, returns their paths
 # From these, pages of earlier builds go.
-FOLDERS = ("task", "encoding", "run", "data", SITE_RECORDS)
+FOLDERS = ("task", "encoding", "run", "data", "pictures", SITE_RECORDS)
 TOGETHER = 200  # runs whose pages one process writes before it takes the next
 WRITTEN = "files.txt"  # what a build wrote into them, one path per line: nothing else ever goes
 
@@ -179,7 +179,7 @@ def _start(
     tables: Sequence[Table], catalog: Catalog, common: dict[str, Any]
 ) -> Iterator[tuple[str, str]]:
     """Yield the overview and the page that helps to choose."""
-    main, every, names = main_tables(tables), ordered(tables), common["data"]["names"]
+    main, every, names = main_tables(tables), with_column(ordered(tables)), common["data"]["names"]
     others = every[len(main) :]
     tracks = [one for one in others if one.of_encoders or one.base in SETTINGS["tabs"]]
     parts = [main] if main else []
@@ -196,7 +196,7 @@ def _start(
     yield "index.html", render("index.html", **first, **common)
     more = {"findings": findings(main), "budgets": BUDGETS, "reference": SETTINGS["reference"]}
     own = list(answers(every, catalog))
-    rows = choices(every, catalog) if own else []
+    rows = choices(ordered(tables), catalog) if own else []
     more |= {"choices": rows, "legend": LEGEND}
     yield "which.html", render("which.html", answers=own, **more, **common)
 
@@ -278,7 +278,7 @@ def file_of(record: Record) -> str:
 
 def _claim(out: Path) -> None:
     """Mark a new folder as a site. Errors: ValueError for a folder with other files."""
-    for path in (out, *(out / name for name in (*FOLDERS, "pictures", "static", WRITTEN))):
+    for path in (out, *(out / name for name in (*FOLDERS, "static", WRITTEN))):
         if path.is_symlink():
             raise ValueError(f"{path} is a link: expected one of the site's own")
     marker = out / SITE_TABLES

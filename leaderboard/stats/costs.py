@@ -15,7 +15,7 @@ MEASURED = "costs.csv"  # what `pezoo perf --format csv` printed
 
 @dataclass(frozen=True)
 class Measured:
-    """Times of an encoding with default options over the baseline's: medians over rounds.
+    """Times of an encoding over the baseline's: medians over rounds.
 
     `train` is a step of training; `decode` one more token with a cache, with the quartiles of its
     milliseconds, None for encoders; `where` says how it was measured.

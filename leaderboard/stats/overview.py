@@ -1,8 +1,8 @@
 """All tasks of a protocol in one table: a line per encoding, ranked by the mean over the tasks.
 
 A task counts in the mean if at least half of the encodings without typed options have run it; an
-encoding is ranked if it has a number on each such task. One that less than a tenth have run is not
-in the table.
+encoding is ranked if it has a number on each such task. A task that less than a tenth have run has
+no column.
 The baseline of a table is the token accuracy of a predictor that ignores the prompt.
 """
 
@@ -61,27 +61,27 @@ def protocols(tables: Sequence[Table]) -> list[str]:
 
 
 def ordered(tables: Sequence[Table]) -> list[Table]:
-    """Return the tables of overviews in the order of `protocols`."""
-    own = leading(tables)
-    return [
-        table
-        for base in protocols(tables)
-        for table in shared([one for one in own if one.base == base])
-    ]
+    """Return the leading tables in the order of `protocols`."""
+    order = protocols(tables)
+    return sorted(leading(tables), key=lambda table: order.index(table.base))
 
 
 def main_tables(tables: Sequence[Table]) -> list[Table]:
     """Return the tables of the first protocol's overview, by task."""
     first = protocols(tables)[:1]
-    return shared([table for table in leading(tables) if [table.base] == first])
+    return with_column([table for table in leading(tables) if [table.base] == first])
 
 
-def shared(tables: Sequence[Table]) -> list[Table]:
-    """Return the tables of one protocol whose task a tenth of the encodings have run; else all."""
-    ran = _ran(tables)
-    every = set().union(*ran)
-    some = [one for one, own in zip(tables, ran, strict=True) if 10 * len(own) >= len(every)]
-    return some or [*tables]
+def with_column(tables: Sequence[Table]) -> list[Table]:
+    """Return the tables whose task at least a tenth of their protocol's encodings have run."""
+    ran = [{row.plain for row in table.rows} for table in tables]
+    every: dict[str, set[str]] = {}
+    for table, own in zip(tables, ran, strict=True):
+        every[table.base] = every.get(table.base, set()) | own
+    pairs = zip(tables, ran, strict=True)
+    found = [table for table, own in pairs if 10 * len(own) >= len(every[table.base])]
+    kept = {table.base for table in found}  # where each task has few, all stay
+    return [table for table in tables if table in found or table.base not in kept]
 
 
 def bare_lines(lines: Sequence[Line]) -> list[Line]:

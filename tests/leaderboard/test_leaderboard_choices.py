@@ -42,6 +42,15 @@ def test_an_encoding_that_ran_with_options_alone_stands_with_these(record, catal
     rows = {row["encoding"]: row for row in choices(tables(records), catalog)}
     assert rows[spec]["copying"] == rows["rope"]["copying"] == "60 / 0"
     assert not {"rope(base=500)", "layers"} & set(rows)
+    assert rows["nope"]["copying"] == "-"  # only as a part
+
+
+def test_an_encoding_that_ran_a_task_of_few_stands_with_it(record, catalog):
+    records = [record(f"rope(base={at})", 0, {10: 100, 20: 60}) for at in range(12)]
+    records.append(record("coupled", 0, {10: 100, 20: 30}, task="addition_coupled"))
+    rows = {row["encoding"]: row for row in choices(tables(records), catalog)}
+    (name,) = (name for name in rows if name.startswith("coupled"))
+    assert rows[name]["arithmetic"].startswith("30")
 
 
 def test_what_is_told_stands_below(record, catalog):

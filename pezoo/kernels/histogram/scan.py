@@ -206,8 +206,8 @@ def _run(
 ) -> tuple[Tensor, Tensor]:
     """Return e and the last histogram, holding all histograms; `copied` are those of a Copy."""
     copy = Copy(*copied) if copied else None
-    # Skipping bins out of reach pays where most of them are: a state with half of them has few.
-    skips = state is None or 2 * state.shape[-1] < table.shape[0]
+    # Without gradients, skipping bins out of reach pays where a state reaches less than half.
+    skips = torch.is_grad_enabled() or state is None or 2 * state.shape[-1] < table.shape[0]
     if choose("histogram", reset) == "numba" and skips and not table.requires_grad:
         fused: type[Kernel] = import_module("pezoo.kernels.histogram.numba").Stream
         given = shares(reset, moves, gamma, state, copy, every)
