@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import inf
 from statistics import fmean
 
@@ -119,16 +120,15 @@ def _choices(
     One that ran with options alone stands with these; one that ran only `others`, with those.
     """
     found: dict[str, dict[str, list[Entry]]] = {}
-    for tasks_of in (families, others):
-        every = [(family, task) for family, tasks in tasks_of.items() for task in tasks]
-        ran_too = (one for own in found.values() for some in own.values() for one in some)
-        known = {bare(one.row.encoding) for one in ran_too}
-        plain = known | {bare(one.row.encoding) for _, task in every for one in task.entries}
-        for family, task in every:
-            new = [one for one in task.entries if bare(one.row.encoding) not in known]
-            new += [one for one in task.with_options if bare(one.row.encoding) not in plain]
-            for entry in new:
-                found.setdefault(entry.row.label, {}).setdefault(family, []).append(entry)
+    known: set[str] = set()  # of what counts more
+    for part, kind in product((families, others), ("entries", "with_options")):
+        every = [
+            (name, one) for name, tasks in part.items() for t in tasks for one in getattr(t, kind)
+        ]
+        new = [(name, one) for name, one in every if bare(one.row.encoding) not in known]
+        for family, entry in new:
+            found.setdefault(entry.row.label, {}).setdefault(family, []).append(entry)
+        known |= {bare(entry.row.encoding) for _, entry in new}
     ran: set[str] = set()
     for label, results in found.items():
         encoding = next(iter(results.values()))[0].row.encoding

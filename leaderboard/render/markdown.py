@@ -85,10 +85,8 @@ def files(
     """Return pages and pictures as {path from the folder of the page: text}, the page first."""
     catalog, rows = catalog or Catalog(), [row for table in tables for row in table.rows]
     look, names, own, first = styles(rows), aliases(rows), leading(tables), main_tables(tables)
-    views = {
-        base: overview_of([table for table in own if table.base == base], names, catalog)
-        for base in protocols(tables)
-    }
+    by_base = {base: [one for one in own if one.base == base] for base in protocols(tables)}
+    views = {base: overview_of(some, names, catalog) for base, some in by_base.items()}
     own_views = [view for view in views.values() if view.tables]
     common = {"folder": PICTURES, "page": name, "stem": Path(name).stem}
     pages = {
@@ -108,7 +106,7 @@ def files(
         more = {"choices": found, "legend": LEGEND, "page": name}
         pages[f"{common['stem']}-encodings.md"] = render("encodings.md", **more)
     for base, view in views.items():
-        some = [table for table in own if table.base == base]
+        some = by_base[base]
         rest = [line for line in view.all_lines if line not in view.lines] if view.lines else []
         pages[f"{common['stem']}-{base}.md"] = render(
             "protocol.md",

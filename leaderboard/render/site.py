@@ -179,7 +179,8 @@ def _start(
     tables: Sequence[Table], catalog: Catalog, common: dict[str, Any]
 ) -> Iterator[tuple[str, str]]:
     """Yield the overview and the page that helps to choose."""
-    main, every, names = main_tables(tables), with_column(ordered(tables)), common["data"]["names"]
+    main, leads, names = main_tables(tables), ordered(tables), common["data"]["names"]
+    every = with_column(leads)
     others = every[len(main) :]
     tracks = [one for one in others if one.of_encoders or one.base in SETTINGS["tabs"]]
     parts = [main] if main else []
@@ -196,7 +197,7 @@ def _start(
     yield "index.html", render("index.html", **first, **common)
     more = {"findings": findings(main), "budgets": BUDGETS, "reference": SETTINGS["reference"]}
     own = list(answers(every, catalog))
-    rows = choices(ordered(tables), catalog) if own else []
+    rows = choices(leads, catalog) if own else []
     more |= {"choices": rows, "legend": LEGEND}
     yield "which.html", render("which.html", answers=own, **more, **common)
 
