@@ -64,6 +64,7 @@ class ClassDoc:
     version: int = 1
     versioned_by: tuple[str, ...] = ()  # a task's options that make its version
     wraps: str | None = None
+    changes: str = ""  # a wrapper: the part of attention, whatever it wraps
     prefix_stable: bool = True  # False: an encoding without a cache
     needs_scale: bool = False  # an encoding that receives the length of the instance
     needs_slots: bool = False  # an encoding that receives positions of the task's own

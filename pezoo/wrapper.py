@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Unpack
+from typing import Any, ClassVar, Unpack
 
 from torch import Tensor
 
@@ -41,7 +41,7 @@ class Wrapper(Encoding):
 
     A subclass names in `wraps` what it wraps by default, and overrides the hooks that it changes,
     which call super(). Claims of its class that are not those of Encoding are kept. `prf` is not
-    passed on.
+    passed on. `changes` says what a subclass changes whatever it wraps, so that no kernel fuses it.
 
     >>> class Halved(Wrapper):
     ...     wraps = "rope"
@@ -51,6 +51,8 @@ class Wrapper(Encoding):
     >>> Halved(d_head=4).relative
     True
     """
+
+    changes: ClassVar[str] = ""  # "softmax" or "logits"
 
     def __init__(
         self,

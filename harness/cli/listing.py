@@ -90,16 +90,21 @@ def encoding(text: str) -> list[Facts]:
 
 
 def _encoding(spec: Spec, cls: type[Encoding]) -> Facts:
+    from leaderboard.render.bibliography import cited
+
     return {
         "name": spec.name,
         "summary": cls.summary,
-        "paper": cls.paper,
+        "paper": ", ".join((cls.paper, *(one.url for one in cited(cls.paper) if one.url))),
         "reports": cls.reports,
         "reads": cls.reads,
         "wraps": f"{cls.wraps}, unless another follows a colon" if cls.wraps else "",
         "formula": described(cls, "Formula"),
         "options": _options(cls, spec.options),
         "meaning": described(cls, "Options"),
+        "source": described(cls, "Paper") or described(cls, "Source"),
+        "deviations": described(cls, "Deviation") or described(cls, "Deviations"),
+        "file": f"{cls.__module__.replace('.', '/')}.py",
     }
 
 

@@ -34,5 +34,8 @@ def cited(text: str) -> list[Reference]:
 
     >>> [entry.title[:11] for entry in cited("after Su et al. 2021")]
     ['RoFormer: E']
+    >>> [entry.title[:4] for entry in cited("Yang et al. 2025b")]
+    ['PaTH']
     """
-    return [Reference(name, **values) for name, values in ENTRIES.items() if name in text]
+    named = (one for one in ENTRIES.items() if re.search(rf"{one[0]}(?![a-z])", text))
+    return [Reference(name, **values) for name, values in named]

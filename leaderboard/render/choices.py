@@ -11,8 +11,8 @@ from tabulate import tabulate
 from leaderboard.catalog import Catalog, ClassDoc
 from leaderboard.escape import markdown_text
 from leaderboard.render.front import CHOSEN, Entry, TaskFront
-from leaderboard.render.text import receives_text, span_text
-from leaderboard.render.which import by_family
+from leaderboard.render.text import fewer, receives_text
+from leaderboard.render.which import ENOUGH, by_family
 from leaderboard.stats.costs import Measured, by_encoding
 from leaderboard.stats.overview import with_column
 from leaderboard.stats.tables import Table
@@ -31,16 +31,17 @@ PARTS = {
 FUSED = {"weights": "no", "scores": "no", "bias_form": "score_mod", "bias": "dense bias"}
 
 LEGEND = {  # what the columns hold
-    "rows": "the sum of the means of the first protocol's kinds, first at the far length; what "
-    "receives a hint, oracles and controls last",
-    "kinds of tasks": "means over the tasks of a kind in the first protocol that has it",
+    "rows": "by the mean at twice the training length over the kinds of the first protocol that all "
+    "have run, then at the far length; what receives a hint, oracles and controls last",
+    "kinds of tasks": "means over the tasks of a kind in the first protocol that has it; raised: "
+    "seeds, where a task has fewer than five; ‡ a task whose training length is not learned",
     "training, decoding": "time of a step, and of one more token with a cache, over rope's, as "
     "`pezoo perf` measures it in quick",
     "own parameters": "those of the encoding in quick, else in the first protocol with runs",
     "cache": "decoding with a key-value cache equals the full pass",
     "flash": "yes: FlashAttention computes it; score_mod: FlexAttention does; dense bias: it needs "
     "a tensor of all pairs; no: it does not reduce to a bias",
-    "-": "not run, not tested that far, not representable, or up to the encoding that it wraps",
+    "-": "not run, not tested that far, not representable; or it depends on what is wrapped",
 }
 
 
@@ -56,19 +57,21 @@ class Choice:
     def entries(self) -> list[Entry]:
         return [one for own in self.results.values() for one in own]
 
-    def merit(self, families: Sequence[str]) -> tuple[float, ...]:
-        """Sort key, best first: those without hints, then the means of kinds of tasks."""
+    def merit(self, *parts: Sequence[str]) -> tuple[float, ...]:
+        """Sort key, best first: those without hints, then the sums over each part's kinds."""
         told = any(entry.row.receives for entry in self.entries)
-        own = [self.results.get(family, ()) for family in families]
-        means = (sum(_order(one, at) for one in own) for at in (1, 0))
-        return told, not self.entries, *means
+        own = [[self.results.get(family, ()) for family in part] for part in parts]
+        sums = (sum(_order(one, at) for one in part) for part in own for at in (0, 1))
+        return told, not self.entries, *sums
 
     def cells(self, families: Sequence[str], costs: Mapping[str, Measured]) -> dict[str, str]:
         """Return the cells by head; sizes are those of the first protocol that has them."""
         hooks = {hook for part in self.parts for hook in part.hooks}
-        wrapper = any(part.wraps for part in self.parts)  # its hooks call those of another
-        changed = dict.fromkeys(where for hook, where in PARTS.items() if hook in hooks)
+        changed = "; ".join(dict.fromkeys(w for hook, w in PARTS.items() if hook in hooks))
         fused = next((how for hook, how in FUSED.items() if hook in hooks), "yes")
+        if any(part.wraps for part in self.parts):  # its hooks call those of another
+            changed = next((part.changes for part in self.parts if part.changes), "-")
+            fused = {"softmax": "no", "logits": "dense bias"}.get(changed, "-")
         cost = costs.get(self.label)
         size = next((entry.row.encoding_parameters for entry in self.entries), None)
         marked = any(entry.group == CHOSEN for entry in self.entries)
@@ -76,14 +79,13 @@ class Choice:
         return {
             "encoding": self.label + " †" * marked + told,
             **{family: _shown(self.results.get(family, ())) for family in families},
-            "seeds": span_text((len(entry.row.seeds) for entry in self.entries), "-"),
             "training": f"{cost.train:.1f}x" if cost else "-",
             "decoding": f"{cost.decode[0]:.1f}x" if cost and cost.decode else "-",
             "own parameters": "-" if size is None else f"{size:,}",
             "reads": ", ".join(dict.fromkeys(part.reads for part in self.parts if part.reads)),
-            "changes": "-" if wrapper else "; ".join(changed) or "nothing",
+            "changes": changed or "nothing",
             "cache": "yes" if all(part.prefix_stable for part in self.parts) else "no",
-            "flash": "-" if wrapper else fused,
+            "flash": fused,
             "its paper reports": self.parts[0].reports if self.parts else "",
         }
 
@@ -91,8 +93,7 @@ class Choice:
 def choices(tables: Sequence[Table], catalog: Catalog) -> list[dict[str, str]]:
     """Return the cells of each encoding by head, by the records of decoders.
 
-    A kind of task counts in the first protocol that has it. Encodings stand in the order of the
-    kinds of tasks of the first protocol, best first.
+    A kind of task counts in the first protocol that has it. LEGEND has the order of encodings.
     """
     decoders = [table for table in tables if not table.of_encoders]
     common = with_column(decoders)
@@ -100,7 +101,10 @@ def choices(tables: Sequence[Table], catalog: Catalog) -> list[dict[str, str]]:
     others = by_family([table for table in decoders if table not in common], catalog)
     first = [family for family, tasks in own.items() if tasks[0].table.base == decoders[0].base]
     costs = by_encoding()
-    rows = sorted(_choices(own, others, catalog), key=lambda one: (one.merit(first), one.label))
+    rows = list(_choices(own, others, catalog))
+    ran = [row.results for row in rows if any(family in row.results for family in first)]
+    common = [family for family in first if all(family in results for results in ran)]
+    rows.sort(key=lambda one: (one.merit(common, first), one.label))
     return [row.cells([*own | others], costs) for row in rows]
 
 
@@ -155,10 +159,12 @@ def _order(results: Sequence[Entry], at: int) -> float:
 
 
 def _shown(results: Sequence[Entry]) -> str:
-    """Return the means at the near and at the far length: `55 / 0` in percent, of a text bits."""
+    """Return the means at the near and at the far length: `55 / 0 ³‡` in percent, of a text bits."""
     text = any(one.row.in_bits for one in results)
     means = [_mean(results, at) for at in (0, 1)]
     if None in means:
         return "-"
     near, far = (f"{mean:.2f}" if text else f"{100 * mean:.0f}" for mean in means)
-    return f"{near} / {'-' if all(one.ends_near for one in results) else far}"
+    fewest = min((one.row for one in results), key=lambda row: len(row.seeds))
+    marks = fewer(fewest, ENOUGH) + "‡" * any(one.row.unlearned for one in results)
+    return f"{near} / {'-' if all(one.ends_near for one in results) else far} {marks}".rstrip()

@@ -43,6 +43,7 @@ class ASEntmax(ScaledQueries):
     reports = "recalls at 1,000 and copies at 64 times the training length, around nape"
     reads = "text, number of keys"
     wraps = "nape"
+    changes = "softmax"
     causal_only = True
 
     def __init__(

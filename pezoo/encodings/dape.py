@@ -42,6 +42,7 @@ class DAPE(Wrapper):
     reports = "better perplexity than fixed biases, up to 64 times the training length"
     reads = "text"
     wraps = "kerple"
+    changes = "logits"
     reach = 1  # keys that a layer of the network reads
 
     def __init__(

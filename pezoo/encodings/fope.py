@@ -46,7 +46,7 @@ class FoPE(Encoding):
     summary = "rope with a sum of frequencies in each pair, without slow ones"
     paper = "Hua et al. 2025"
     reports = "steadier perplexity and retrieval than rope and alibi on longer texts"
-    reads = "distance"
+    reads = "positions"
 
     def __init__(
         self,

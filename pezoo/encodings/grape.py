@@ -48,7 +48,7 @@ class GRAPE(Encoding):
     summary = "a penalty summed over the tokens between, by query and token"
     paper = "Zhang et al. 2026"
     reports = "contains rope, alibi and fox as special cases"
-    reads = "text"
+    reads = "text, positions"
     causal_only = True
 
     def __init__(

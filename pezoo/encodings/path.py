@@ -27,9 +27,9 @@ class PaTH(Encoding):
 
     Shapes: q, k (B, H, T, K) -> scores (B, H, T, S), float32 at least. Per layer V (rank, D) and U
     (H K, rank), at first uniform in +-1/sqrt(D) and +-1/sqrt(rank); a convolution per channel (H K,
-    kernel), in +-1/sqrt(kernel); a (H, D), N(0, 1/D), and c (H), 0. The keys that a query sees keep
-    their order; none are padding or of another document.
-    Options: rank; kernel.
+    kernel), the token's own weight first, in +-1/sqrt(kernel); a (H, D), N(0, 1/D), and c (H), 0.
+    The keys that a query sees keep their order; none are padding or of another document.
+    Options: rank, of U V; kernel, tokens of the convolution.
     Errors: ValueError without ctx.x and for a rank or kernel below 1.
 
     Paper: Yang et al. 2025b, "PaTH Attention", without the gates of PaTH-FoX. Each token changes

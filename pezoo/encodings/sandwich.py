@@ -24,8 +24,8 @@ class Sandwich(Encoding):
     Errors: ValueError for a width that is odd or below 2 and a base that is not above 0.
 
     Paper: Chi et al. 2023, "Dissecting Transformer Length Extrapolation via the Lens of Receptive
-    Field Analysis". The scale H / (8h) and the width are not checked against its code. The bias
-    is largest, width H / (16h), on the token itself, and is added to q_i k_j / sqrt(K).
+    Field Analysis", with the scale and the width of Appendix E. The bias is largest on the token
+    itself, width H / (16h), and is added to q_i k_j / sqrt(K).
     """
 
     summary = "a sum of cosines of the distance, in each head on another scale"

@@ -30,9 +30,10 @@ class SelectiveRoPE(Encoding):
 
     Shapes: q, k (B, H, T, K) -> the same, float32 at least; pairs are (m, m + K/2). Per layer V
     (rank, D) and U (H K/2, rank), at the start uniform in +-1/sqrt(D) and +-1/sqrt(rank), and a
-    convolution for each channel (H K/2, kernel), uniform in +-1/sqrt(kernel), as torch's layers.
-    Options: base; rank; kernel; bias, which adds exp(c) to phi with c (H, K/2) learned, at the
-    start 0, so that angles start near those of rope.
+    convolution for each channel (H K/2, kernel), uniform in +-1/sqrt(kernel), as torch's layers,
+    but with the token's own weight first.
+    Options: base; rank, of U V; kernel, tokens of the convolution; bias, which adds exp(c) to phi
+    with c (H, K/2) learned, at the start 0, so that angles start near those of rope.
     Errors: ValueError without ctx.x, for an odd K, a D that H does not divide, and a rank or kernel
     below 1.
 

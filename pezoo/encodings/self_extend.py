@@ -42,7 +42,7 @@ class SelfExtend(Encoding):
     summary = "rope with shared positions beyond a window, for models trained with rope"
     paper = "Jin et al. 2024"
     reports = "a trained model reads several times longer texts without fine-tuning"
-    reads = "distance"
+    reads = "distance, positions"
     prf_text = "i - j within the window, then by groups"
 
     def __init__(

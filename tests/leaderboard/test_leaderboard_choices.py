@@ -25,22 +25,36 @@ def test_results_are_means_over_tasks_and_seeds_at_twice_and_ten_times(record, c
     records += [record("rope", 0, {10: 100, 20: 10, 100: 0}, task="reverse")]
     records += [record("rope", 0, {10: 100, 20: 99, 100: 98}, task="copy", protocol="quick2")]
     rows = {row["encoding"]: row for row in choices(tables(records), catalog)}
-    assert list(rows)[:2] == ["rope", "alibi"]  # the sum of kinds
-    assert rows["rope"]["copying"] == rows["alibi"]["copying"] == "75 / 35"
-    assert (rows["rope"]["reordering"], rows["alibi"]["reordering"]) == ("10 / 0", "-")
+    assert list(rows)[:2] == ["rope", "alibi"]  # equal on the kind that both have run
+    assert rows["rope"]["copying"] == rows["alibi"]["copying"] == "75 / 35 ²"
+    assert (rows["rope"]["reordering"], rows["alibi"]["reordering"]) == ("10 / 0 ¹", "-")
     assert rows["rope"]["training"] == "1.0x"
     assert (rows["fire"]["copying"], rows["coupled"]["training"]) == ("-", "-")
     assert len({doc.cls for doc in catalog.encodings.values()}) == len(rows)
     text = as_markdown([*rows.values()])
     assert len(text.splitlines()) == len(rows) + 2
-    assert "| 75 / 35" in text
+    assert "| 75 / 35 ²" in text
+
+
+def test_a_kind_that_one_encoding_has_not_run_does_not_count(record, catalog):
+    far = {"rope": {10: 100, 20: 30}, "alibi": {10: 100, 20: 40}}
+    records = [record(name, 0, own) for name, own in far.items()]
+    records.append(record("rope", 0, {10: 100, 20: 90}, task="reverse"))
+    names = [row["encoding"] for row in choices(tables(records), catalog)]
+    assert names[:2] == ["alibi", "rope"]
+
+
+def test_what_has_not_learned_a_training_length_is_marked(record, catalog):
+    records = [record("rope", seed, {10: 30, 20: 0}) for seed in range(5)]
+    rows = {row["encoding"]: row for row in choices(tables(records), catalog)}
+    assert rows["rope"]["copying"].split() == ["0", "/", "-", "‡"]
 
 
 def test_an_encoding_that_ran_with_options_alone_stands_with_these(record, catalog):
     far, spec = {10: 100, 20: 60, 100: 0}, "layers(every=2):rope,nope"
     records = [record(name, 0, far) for name in ("rope", "rope(base=500)", spec)]
     rows = {row["encoding"]: row for row in choices(tables(records), catalog)}
-    assert rows[spec]["copying"] == rows["rope"]["copying"] == "60 / 0"
+    assert rows[spec]["copying"] == rows["rope"]["copying"] == "60 / 0 ¹"
     assert not {"rope(base=500)", "layers"} & set(rows)
     assert rows["nope"]["copying"] == "-"  # only as a part
 
@@ -66,9 +80,9 @@ def test_properties_are_those_of_the_class(name, catalog, record):
     row = next(row for row in rows if row["encoding"].split(" ")[0] == name)
     encoding = pezoo.make(name, SHAPE)
     assert (row["cache"] == "yes") == encoding.prefix_stable
-    if row["flash"] != "-":
-        replaced = encoding.replaces_softmax or encoding.replaces_scores
-        assert (row["flash"] == "no") == replaced
+    replaced = encoding.replaces_softmax or encoding.replaces_scores
+    assert row["flash"] == "-" or (row["flash"] == "no") == replaced
+    assert (row["flash"] == "-") == (bool(encoding.wraps) and not getattr(encoding, "changes", ""))
     if encoding.relative and name != "nope":
         assert not row["reads"].startswith("position")
     assert bool(row["reads"]) or type(encoding).wraps

@@ -59,12 +59,16 @@ def test_the_chunks_of_llama_4():
     assert torch.equal(~bias[0, 0].isneginf(), torch.tensor(same))
 
 
-@pytest.mark.parametrize(("every", "one"), [(1, "alibi"), (6, "rope")])
-def test_one_encoding_for_all_layers(every, one):
+def test_one_encoding_for_all_layers():
     ids = tokens(2, 8)
-    both = make(f"layers(every={every}):rope,alibi", SHAPE)
-    assert torch.equal(run(both, ids), run(make(one, SHAPE), ids))
-    assert both.reads_distance == (one == "alibi")
+    both = make("layers(every=1):rope,alibi", SHAPE)
+    assert torch.equal(run(both, ids), run(make("alibi", SHAPE), ids))
+    assert both.reads_distance
+
+
+def test_a_second_encoding_that_no_layer_would_have_is_refused():
+    with pytest.raises(ValueError, match="every=6 needs at least 6 layers, the model has 5"):
+        make("layers(every=6):rope,alibi", SHAPE)
 
 
 def test_each_layer_has_its_own_encoding_and_each_encoding_its_layers():
