@@ -198,7 +198,13 @@ class Context:
                     f"the memo has no {name} of the {earlier} tokens before: pass the memo of "
                     "their pass, Context(..., memo=memo)"
                 )
-            new = torch.cat([self.memo[key].values[..., :earlier], new], -1)
+            kept = self.memo[key].values[..., :earlier]
+            if kept.shape[-1] < earlier:
+                raise ValueError(
+                    f"the memo has {name} of {kept.shape[-1]} of the {earlier} tokens before: crop "
+                    "it with the cache"
+                )
+            new = torch.cat([kept, new], -1)
         self.memo[key] = _Kept(new)
         return new
 

@@ -254,7 +254,7 @@ def check_values(spec: Spec, cls: type) -> None:
             spec.options[option] = value = float(value)
         if kind is not inspect.Parameter.empty and not _fits(value, kind):
             shown = getattr(kind, "__name__", str(kind)) if isinstance(kind, type) else str(kind)
-            shown = "a finite float" if kind is float else shown
+            shown = {float: "a finite float", int: "an int of 64 bits"}.get(kind, shown)
             raise SpecError(f"option {option} of {spec.name} expects {shown}, got {value!r}")
 
 
@@ -264,6 +264,8 @@ def _fits(value: Any, kind: Any) -> bool:
     if isinstance(value, bool):
         return kind is bool
     if isinstance(value, float) and not math.isfinite(value):
+        return False
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
         return False
     try:
         return isinstance(value, kind)

@@ -235,10 +235,10 @@ def read(rope_parameters: Mapping[str, Any] | str) -> dict[str, Any]:
     for name in found.keys() - {"rope_type", "truncate"}:
         listed, value = name in ("short_factor", "long_factor"), found[name]
         numbers: Any = value if listed and isinstance(value, tuple | list) else [value]
-        fit = all(type(x) in (int, float) and x > 0 for x in numbers)
+        fit = all(type(x) in (int, float) and 0 < x < math.inf for x in numbers)
         if not fit or (listed and numbers is not value):
             what = "numbers" if listed else "a number"
-            raise ValueError(f"{name} must be {what} above 0, got {value!r}")
+            raise ValueError(f"{name} must be {what} above 0 and finite, got {value!r}")
     return found
 
 

@@ -26,9 +26,10 @@ import click
 import numpy as np
 import torch
 
-from experiment.config import RunConfig
+from experiment.config import ConfigError, RunConfig
 from harness.perf.timing import clock
 from harness.runs import cost
+from harness.runs.record import failure_reason
 from harness.settings.protocol import sample_count
 from harness.training.evaluate import chunk_size, score
 from harness.training.trainer import Trainer, start
@@ -135,7 +136,14 @@ def measuring(phases: Phases, threads: int) -> Measure:
             return measured(base, where).times(measured(encoding, place), measured(base, place))
         config = first[encoding, where]
         click.echo(f"measuring {config.encoding} on {config.task}", err=True)
-        return measure(config, BUDGET / needed)
+        try:
+            return measure(config, BUDGET / needed)
+        except Exception as error:  # as a run fails
+            reason = failure_reason(error)
+            if isinstance(error, ValueError) or reason.startswith("out of memory"):
+                raise
+            what = f"{config.encoding} cannot run on {config.task}"
+            raise ConfigError(f"{what}: {reason}") from error
 
     return lambda config: measured(*_kind(config))
 

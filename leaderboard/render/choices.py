@@ -31,8 +31,8 @@ PARTS = {
 FUSED = {"weights": "no", "scores": "no", "bias_form": "score_mod", "bias": "dense bias"}
 
 LEGEND = {  # what the columns hold
-    "rows": "by the mean at twice the training length over the kinds of the first protocol that all "
-    "have run, then at the far length; what receives a hint, oracles and controls last",
+    "rows": "by the means at twice the training length of the first protocol's kinds that all have "
+    "run, then at the far length; what receives a hint, oracles and controls last",
     "kinds of tasks": "means over the tasks of a kind in the first protocol that has it; raised: "
     "seeds, where a task has fewer than five; ‡ a task whose training length is not learned",
     "training, decoding": "time of a step, and of one more token with a cache, over rope's, as "
@@ -159,7 +159,7 @@ def _order(results: Sequence[Entry], at: int) -> float:
 
 
 def _shown(results: Sequence[Entry]) -> str:
-    """Return the means at the near and at the far length: `55 / 0 ³‡` in percent, of a text bits."""
+    """Return the means at the near and the far length: `55 / 0 ³‡` in percent, of a text bits."""
     text = any(one.row.in_bits for one in results)
     means = [_mean(results, at) for at in (0, 1)]
     if None in means:

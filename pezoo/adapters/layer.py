@@ -87,6 +87,12 @@ def attention(
     if pos is None:
         pos = torch.arange(k.shape[2], device=q.device)[None] + _next(old.pos)
     fields: dict[str, Any] = {"pos": pos, **told}
+    for key in _TOKENS & {*told}:
+        if fields[key].shape[1] != k.shape[2]:
+            raise ValueError(
+                f"{key} must be (B, {k.shape[2]}), one for each new token; got "
+                f"{tuple(fields[key].shape)}"
+            )
     fields |= {key: _joined(getattr(old, key), fields[key]) for key in _TOKENS & {*fields}}
     ctx = Pass(**fields, x=x, n_new=k.shape[2], memo=old.memo)
     ctx = encoding.prepare(Pass.of(ctx, drawn=encoding.draw(ctx, length=old.length)))

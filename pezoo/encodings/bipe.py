@@ -60,10 +60,10 @@ class BiPE(Wrapper):
     ) -> None:
         super().__init__(shape, make_inner, **sizes)
         self.refuse_itself("give one all separators")
-        if not separators or max_pos < 1:
+        if not separators or min(separators) < 0 or max_pos < 1 or std < 0:
             raise ValueError(
-                f"separators needs an id, and max_pos must be at least 1; got {separators} and "
-                f"{max_pos}"
+                f"separators needs an id, of at least 0, max_pos must be at least 1 and std 0; got "
+                f"{separators}, {max_pos} and {std}"
             )
         self.separators = separators
         self.table = nn.Parameter(std * torch.randn(max_pos, self.shape.d_model))

@@ -44,8 +44,8 @@ class Coupled(Encoding):
         **sizes: Unpack[Sizes],
     ) -> None:
         super().__init__(shape, **sizes)
-        if max_pos < 1:
-            raise ValueError(f"max_pos must be at least 1, got {max_pos}")
+        if max_pos < 1 or std < 0:
+            raise ValueError(f"max_pos must be at least 1 and std 0, got {max_pos} and {std}")
         self.max_pos = max_pos
         self.table = nn.Parameter(std * torch.randn(max_pos + 1, self.shape.d_model))
 

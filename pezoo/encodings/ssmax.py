@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from pezoo.base import BiasForm, Encoding, FormKind, Pass, ScoreMod, Shape, Sizes
 from pezoo.functional import at_least_float32, visible_keys
 from pezoo.registry import register
-from pezoo.wrapper import ScaledQueries
+from pezoo.wrapper import ScaledQueries, Wrapper
 
 
 @register("ssmax")
@@ -91,8 +91,11 @@ class SSMax(ScaledQueries):
         return None if self._scales(q, k, ctx) else super().bias_form(q, k, ctx, kind)
 
     def _scales(self, q: Tensor, k: Tensor, ctx: Pass) -> bool:
-        """Return whether to multiply the inner bias: a function of positions, not of q."""
-        return self.scale_bias and self.inner.bias_form(q, k, ctx, ScoreMod) is not None
+        """Return True to multiply the inner bias: a function of positions, not of q."""
+        one, here = self.inner, ctx
+        while isinstance(one, Wrapper) and type(one).bias is Wrapper.bias:  # it may move positions
+            one, here = one.within(here)
+        return self.scale_bias and one.bias_form(q, k, here, ScoreMod) is not None
 
 
 def _log(n: Tensor) -> Tensor:

@@ -36,6 +36,7 @@ FIRST = [
     (of(bias=of_the_first_row), "batch: a row uses the positions of another"),
     (OwnColumns, "positions: padding changes"),
     (next(case.cls for case in BROKEN if "NaN" in case.words), "shapes: embed: NaN"),
+    (of(bias=lambda self, q, k, ctx: -ctx.distance()[:, None].to(q.dtype).log1p()), "shapes: bias"),
 ]
 
 
@@ -43,6 +44,11 @@ FIRST = [
 def test_the_first_complaint_is_the_plain_one(cls, words):
     with pytest.raises(AssertionError, match=f"^check_{words}"):
         check_encoding(cls)
+
+
+@pytest.mark.parametrize("check", ["check_stateless", "check_recomputed"])
+def test_what_is_no_number_is_no_state(check):
+    CHECKS[check](of(bias=lambda self, q, k, ctx: ctx.distance()[:, None].to(q.dtype).log1p()))
 
 
 # What passes.

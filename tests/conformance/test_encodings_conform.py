@@ -18,6 +18,7 @@ WRAPPED = (
     "rope(drop=0.5)",
     "ssmax(scale_bias=true):alibi",
     f"asentmax(alpha=1.25):{PRISM}",
+    "dape:alibi",
     f"layers(every=2):window(size=5):kerple,randomized:{PRISM}",
     "prism_2025(cursors=2,d_pe=16,hidden=12)",
     "prism_2025(cursors=1,d_pe=8,hidden=6,absolute=true,norm=scale,gamma=1.0,"

@@ -55,6 +55,16 @@ def test_decoding_without_the_memo_of_the_pass_before():
         fox.bias(torch.zeros(1, 2, 1, 4), torch.zeros(1, 2, 10, 4), ctx)
 
 
+def test_decoding_with_a_memo_that_is_cropped_further_than_the_cache():
+    fox, x = pezoo.make("fox", SHAPE), torch.zeros(1, 10, 8)
+    ctx = Context(pos=POS[:, :8], x=x[:, :8])
+    fox.bias(None, None, fox.prepare(ctx).at(0, ctx.x))
+    ctx.memo.crop(3)
+    later = fox.prepare(Context(pos=POS, x=x[:, 8:], n_new=2, memo=ctx.memo)).at(0, x[:, 8:])
+    with pytest.raises(ValueError, match="fox of 3 of the 8 tokens before: crop it with the cache"):
+        fox.bias(None, None, later)
+
+
 @pytest.mark.parametrize(("tokens", "n_new"), [(11, None), (9, None), (2, 1)])
 def test_x_of_another_number_of_tokens(tokens, n_new):
     ctx = Context(pos=POS, x=torch.zeros(1, tokens, 8), n_new=n_new)

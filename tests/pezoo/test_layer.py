@@ -183,3 +183,11 @@ def test_what_does_not_fit_is_said():
             pezoo.RoPE(**sizes)
     with pytest.raises(TypeError, match=r"theta.* base, .*d_head"):
         pezoo.RoPE(d_head=16, theta=5e5)
+
+
+@pytest.mark.parametrize("name", ["ids", "slots"])
+def test_ids_and_slots_of_another_number_of_tokens(name):
+    _, q, k, v = inputs()
+    encoding = make("bipe" if name == "ids" else "coupled")
+    with pytest.raises(ValueError, match=rf"{name} must be \(B, 10\), one for each new token; got"):
+        pezoo.attention(q, k, v, encoding, **{name: torch.zeros(2, 5, dtype=torch.long)})

@@ -92,6 +92,13 @@ def test_clipping_fades_out_the_lowest_frequencies(options, faded):
     assert got[-1] == pytest.approx(0.0, abs=1e-8)
 
 
+def test_one_clipped_pair_does_not_turn():
+    ctx = Context(pos=torch.zeros(1, 1, dtype=torch.long))
+    small = RoPE(d_head=8, rope_parameters="clipped").frequencies(ctx)[0]
+    assert small[-1].abs() < 1e-6
+    assert torch.equal(small[:-1], RoPE(d_head=8).frequencies(ctx)[0][:-1])
+
+
 @pytest.mark.parametrize(("options", "turning"), [("", 8), ("(partial_rotary_factor=0.25)", 4)])
 def test_all_turning_pairs_turn_once_in_training(options, turning):
     ctx = Context(pos=torch.zeros(1, 1, dtype=torch.long))

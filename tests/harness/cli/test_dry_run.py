@@ -191,3 +191,11 @@ def test_where_memory_is_short_one_line_says_so(call, monkeypatch, tmp_path):
     assert (code, out) == (2, "")
     assert "more memory" in err
     assert "Traceback" not in err
+
+
+def test_an_encoding_that_cannot_run_is_one_line(call, tmp_path):
+    args = ["--pe", "rope(base=1e-100)", "--task", "copy", "--seeds", "0", "--runs", tmp_path]
+    code, out, err = call("bench", *args, "--dry-run")
+    assert (code, out) == (2, "")
+    assert "rope(base=1e-100) cannot run on copy: Diverged: logits are not finite" in err
+    assert "Traceback" not in err

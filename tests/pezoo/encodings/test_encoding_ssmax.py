@@ -103,6 +103,22 @@ def test_only_heads_without_positions_are_scaled():
     assert make("ssmax:nape(heads=4)", SHAPE).s.shape == (2, 4)
 
 
+@pytest.mark.parametrize("part", ["bipe:alibi", "shifted:alibi", "alibi"])
+def test_the_bias_of_a_part_that_moves_positions_is_scaled(part):
+    ids, (q, k, _) = torch.arange(9)[None] % 3 + 9, qkv()
+    plain, scaled = (
+        build(lambda shape, option=option: make(f"ssmax{option}:layers:{part},nope", shape), SHAPE)
+        for option in ("", "(scale_bias=true)")
+    )
+    ctx = Context(POS[1:], x=torch.zeros(1, 9, 16), ids=ids)
+    wanted, found = (
+        one.double().bias(q, k, one.prepare(ctx).at(0, ctx.x)) for one in (plain, scaled)
+    )
+    factor = scaled.factor(scaled.prepare(ctx).at(0, ctx.x))
+    torch.testing.assert_close(found, wanted * factor)
+    assert wanted.any()
+
+
 def test_scaled_windows_stay_windows():
     (encoding, ctx), (q, k, _) = made("ssmax(scale_bias=true):hard_alibi"), qkv()
     bias = encoding.bias(q, k, ctx)
