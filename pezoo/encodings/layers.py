@@ -1,5 +1,6 @@
 """Two encodings in turn, by layer."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -24,10 +25,11 @@ class Layers(Wrapper):
     Example: every = 4, 8 layers: layers 3 and 7 have the second encoding.
 
     Shapes: those of the encodings, each of which is built for as many layers as have it.
-    Options: every, 2 by default, at most n_layers; 1 is the second encoding alone.
+    Options: every, 2 by default: 1 is the second encoding alone, more than n_layers the first, of
+    which a warning tells.
     `smollm3`, `cohere2` and `llama4` are those of these models, without their normalised queries
     and scaled frequencies.
-    Errors: ValueError for an every below 1 or above n_layers.
+    Errors: ValueError for an every below 1.
 
     Paper: Yang et al. 2025, "Rope to Nope and Back Again", the hybrid of Cohere 2, whose RoPE has a
     `window`. Llama 4 has chunks there, and elsewhere the scale of `ssmax`. Numbers: transformers.
@@ -59,11 +61,9 @@ class Layers(Wrapper):
             return maker(own.replaced(n_layers=count)) if count else Encoding(own)
 
         super().__init__(shape, partial(build, make_inner or partial(make, "rope"), False), **sizes)
-        if every > self.shape.n_layers:
-            raise ValueError(
-                f"every={every} needs at least {every} layers, the model has "
-                f"{self.shape.n_layers}: no layer would have the second encoding"
-            )
+        if every > self.shape.n_layers > 1:
+            text = f"every={every}: none of {self.shape.n_layers} layers has the second encoding"
+            warnings.warn(text, stacklevel=2)
         self.every = every
         self.other = build(make_other or partial(make, "nope"), True, self.shape)
         self.claim()

@@ -59,15 +59,17 @@ def test_the_chunks_of_llama_4():
     assert torch.equal(~bias[0, 0].isneginf(), torch.tensor(same))
 
 
-def test_one_encoding_for_all_layers():
+@pytest.mark.filterwarnings("ignore:every=6")
+@pytest.mark.parametrize(("every", "one"), [(1, "alibi"), (6, "rope")])
+def test_one_encoding_for_all_layers(every, one):
     ids = tokens(2, 8)
-    both = make("layers(every=1):rope,alibi", SHAPE)
-    assert torch.equal(run(both, ids), run(make("alibi", SHAPE), ids))
-    assert both.reads_distance
+    both = make(f"layers(every={every}):rope,alibi", SHAPE)
+    assert torch.equal(run(both, ids), run(make(one, SHAPE), ids))
+    assert both.reads_distance == (one == "alibi")
 
 
-def test_a_second_encoding_that_no_layer_would_have_is_refused():
-    with pytest.raises(ValueError, match="every=6 needs at least 6 layers, the model has 5"):
+def test_a_second_encoding_that_no_layer_has_is_told():
+    with pytest.warns(UserWarning, match="every=6: none of 5 layers has the second encoding"):
         make("layers(every=6):rope,alibi", SHAPE)
 
 
