@@ -13,8 +13,6 @@ from pezoo.pictures import Picture
 from pezoo.registry import make, register
 from pezoo.wrapper import Wrapper
 
-Maker = Callable[[Shape], Encoding]
-
 
 @register("layers")
 class Layers(Wrapper):
@@ -25,13 +23,12 @@ class Layers(Wrapper):
     Example: every = 4, 8 layers: layers 3 and 7 have the second encoding.
 
     Shapes: those of the encodings, each of which is built for as many layers as have it.
-    Options: every, 2 by default: 1 is the second encoding alone, more than n_layers the first, of
-    which a warning tells.
-    `smollm3`, `cohere2` and `llama4` are those of these models, without their normalised queries
-    and scaled frequencies.
+    Options: every, 1 is the second encoding alone; more than n_layers the first, with a warning.
+    `smollm3`, `cohere2` and `llama4` are these models', without normalised queries and scaled
+    frequencies.
     Errors: ValueError for an every below 1.
 
-    Paper: Yang et al. 2025, "Rope to Nope and Back Again", the hybrid of Cohere 2, whose RoPE has a
+    Paper: Yang et al. 2025, "Rope to Nope and Back Again", Cohere 2's hybrid, whose RoPE has a
     `window`. Llama 4 has chunks there, and elsewhere the scale of `ssmax`. Numbers: transformers.
     """
 
@@ -47,8 +44,8 @@ class Layers(Wrapper):
     def __init__(
         self,
         shape: Shape | None = None,
-        make_inner: Maker | None = None,
-        make_other: Maker | None = None,
+        make_inner: Callable[[Shape], Encoding] | None = None,
+        make_other: Callable[[Shape], Encoding] | None = None,
         *,
         every: int = 2,
         **sizes: Unpack[Sizes],
@@ -56,14 +53,15 @@ class Layers(Wrapper):
         if every < 1:
             raise ValueError(f"every must be at least 1, got {every}")
 
-        def build(maker: Maker, second: bool, own: Shape) -> Encoding:
+        def build(maker: Callable[[Shape], Encoding], second: bool, own: Shape) -> Encoding:
             count = own.n_layers // every if second else own.n_layers - own.n_layers // every
             return maker(own.replaced(n_layers=count)) if count else Encoding(own)
 
         super().__init__(shape, partial(build, make_inner or partial(make, "rope"), False), **sizes)
-        if every > self.shape.n_layers > 1:
-            text = f"every={every}: none of {self.shape.n_layers} layers has the second encoding"
-            warnings.warn(text, stacklevel=2)
+        if every > (n := self.shape.n_layers) > 1:
+            warnings.warn(
+                f"every={every}: none of {n} layers has the second encoding", stacklevel=2
+            )
         self.every = every
         self.other = build(make_other or partial(make, "nope"), True, self.shape)
         self.claim()
