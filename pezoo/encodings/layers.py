@@ -24,12 +24,11 @@ class Layers(Wrapper):
 
     Shapes: those of the encodings, each of which is built for as many layers as have it.
     Options: every, 1 is the second encoding alone; more than n_layers the first, with a warning.
-    `smollm3`, `cohere2` and `llama4` are these models', without normalised queries and scaled
-    frequencies.
     Errors: ValueError for an every below 1.
 
     Paper: Yang et al. 2025, "Rope to Nope and Back Again", Cohere 2's hybrid, whose RoPE has a
-    `window`. Llama 4 has chunks there, and elsewhere the scale of `ssmax`. Numbers: transformers.
+    `window`. Llama 4 has chunks there, and elsewhere the scale of `ssmax`. `smollm3`, `cohere2` and
+    `llama4` have transformers' numbers, without normalised queries and scaled frequencies.
     """
 
     summary = "two encodings in turn: the second in every n-th layer"
@@ -59,9 +58,7 @@ class Layers(Wrapper):
 
         super().__init__(shape, partial(build, make_inner or partial(make, "rope"), False), **sizes)
         if every > (n := self.shape.n_layers) > 1:
-            warnings.warn(
-                f"every={every}: none of {n} layers has the second encoding", stacklevel=2
-            )
+            warnings.warn(f"every={every}: no layer of {n} has the second encoding", stacklevel=2)
         self.every = every
         self.other = build(make_other or partial(make, "nope"), True, self.shape)
         self.claim()

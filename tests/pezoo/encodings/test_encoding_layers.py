@@ -69,7 +69,7 @@ def test_one_encoding_for_all_layers(every, one):
 
 
 def test_a_second_encoding_that_no_layer_has_is_told():
-    with pytest.warns(UserWarning, match="every=6: none of 5 layers has the second encoding"):
+    with pytest.warns(UserWarning, match="every=6: no layer of 5 has the second encoding"):
         make("layers(every=6):rope,alibi", SHAPE)
 
 
