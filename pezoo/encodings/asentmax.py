@@ -20,17 +20,15 @@ class ASEntmax(ScaledQueries):
 
     Formula: weights = [(alpha - 1) z - tau]_+^(1 / (alpha - 1)), tau such that they sum to 1; z_ij
     = f_i q_i k_j / sqrt(K) + b_ij, f_i = 1 + softplus(w_b x) log(n_i + 1)^(gamma tanh(w_g x)); x is
-    the layer's input after a norm, n_i the keys that query i sees, itself included.
+    the layer's input after a norm, n_i the keys of its document that query i sees, its own too.
 
     Example: alpha = 1.5: logits 2, 1 and -1 get .83, .17 and 0, where softmax gives .71, .26, .04.
 
     Shapes: those of the inner encoding, q in float32 at least. w_b and w_g (n_layers, h, D), at the
     start N(0, .02^2), so that f is about 1.7; over the last h heads: those without positions if
-    only the first have them (`nape`, which the paper wraps), otherwise all. In the other heads f is
-    1.
+    only the first have them (`nape`, which the paper wraps), otherwise all. Others have f = 1.
     Options: alpha, from 1, which is softmax and needs no kernel of its own, to 2, sparsemax; gamma,
-    the bound of the power.
-    n counts keys of the query's own document, without padding. It is for decoders, as `ssmax`.
+    the bound of the power. It is for decoders, as `ssmax`.
     Errors: ValueError for an alpha outside 1..2 and around an encoding that replaces softmax.
 
     Paper: Vasylenko et al. 2026, "Long-Context Generalization with Sparse Attention", and the
@@ -62,8 +60,7 @@ class ASEntmax(ScaledQueries):
             raise ValueError(f"{type(self.inner).__name__} has a softmax of its own")
         self.alpha, self.gamma = alpha, gamma
         size = self.shape.n_layers, self.shape.n_heads - self.first_free, self.shape.d_model
-        self.w_b = nn.Parameter(0.02 * torch.randn(size))
-        self.w_g = nn.Parameter(0.02 * torch.randn(size))
+        self.w_b, self.w_g = (nn.Parameter(0.02 * torch.randn(size)) for _ in range(2))
 
     def factor(self, ctx: Pass) -> Tensor:
         """Return f, (B, H, T, 1), float32 at least. Errors: ValueError without ctx.x."""
@@ -100,15 +97,13 @@ class _Entmax(torch.autograd.Function):
 
     @staticmethod
     def forward(logits: Tensor, alpha: float) -> Tensor:
-        power = 1 / (alpha - 1)
-        z = (alpha - 1) * logits
+        power, z = 1 / (alpha - 1), (alpha - 1) * logits
         z = z - z.amax(-1, keepdim=True)
         tau = torch.full_like(z[..., :1], -1.0)
         for _ in range(9 + math.ceil(math.log(z.shape[-1]))):
             over = (z - tau).clamp(min=0)
             less = over ** (power - 1) if power > 1 else (over > 0).to(over.dtype)
-            rest = (over * less).sum(-1, keepdim=True) - 1
-            tau = tau + rest / (power * less.sum(-1, keepdim=True))
+            tau = tau + ((over * less).sum(-1, True) - 1) / (power * less.sum(-1, True))
         weights: Tensor = (z - tau).clamp(min=0) ** power
         return weights
 

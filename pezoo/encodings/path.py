@@ -27,9 +27,9 @@ class PaTH(Encoding):
 
     Shapes: q, k (B, H, T, K) -> scores (B, H, T, S), float32 at least. Per layer V (rank, D) and U
     (H K, rank), at first uniform in +-1/sqrt(D) and +-1/sqrt(rank); a convolution per channel (H K,
-    kernel), the token's own weight first, in +-1/sqrt(kernel); a (H, D), N(0, 1/D), and c (H), 0.
-    The keys that a query sees keep their order; none are padding or of another document.
-    Options: rank, of U V; kernel, tokens of the convolution.
+    kernel), in +-1/sqrt(kernel); a (H, D), N(0, 1/D), and c (H), 0. The keys that a query sees keep
+    their order; none are padding or of another document.
+    Options: rank, of U V; kernel, tokens of the convolution, whose first weight is the token's own.
     Errors: ValueError without ctx.x and for a rank or kernel below 1.
 
     Paper: Yang et al. 2025b, "PaTH Attention", without the gates of PaTH-FoX. Each token changes
@@ -77,9 +77,8 @@ class PaTH(Encoding):
             p[ctx.layer].to(x.dtype) for p in (self.v, self.u, self.conv, self.a, self.c)
         )
         beta = 2 * torch.sigmoid(x @ a.mT + c).mT * (ctx.query_pos >= 0)[:, None]
-        rows = ctx.with_earlier(f"{self.name}.w", (x @ v.mT @ u.mT).mT)
-        rows = short_convolution(rows, conv, ctx)
-        rows = rows.view(len(rows), self.shape.n_heads, self.shape.d_head, -1)
+        read = ctx.with_earlier(f"{self.name}.w", (x @ v.mT @ u.mT).mT)
+        rows = short_convolution(read, conv, ctx).unflatten(1, (self.shape.n_heads, -1))
         return normalize(rows.mT, dim=-1), ctx.with_earlier(f"{self.name}.beta", beta)
 
 
