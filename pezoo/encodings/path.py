@@ -32,9 +32,9 @@ class PaTH(Encoding):
     Options: rank, of U V; kernel, tokens of the convolution, whose first weight is the token's own.
     Errors: ValueError without ctx.x and for a rank or kernel below 1.
 
-    Paper: Yang et al. 2025b, "PaTH Attention", without the gates of PaTH-FoX. Each token changes
-    every earlier key: keys are cached as they came, and scores of new tokens computed from w and
-    beta of all, block by block as there (T S K for each head). Starts are ours.
+    Paper: Yang et al. 2025b, "PaTH Attention", without the gates of PaTH-FoX. Tokens change earlier
+    keys, which are cached as they came; scores come from w and beta of all, block by block as there
+    (T S K for each head). Starts are ours.
     """
 
     summary = "keys reflected by each token on their way to the query"
@@ -71,14 +71,14 @@ class PaTH(Encoding):
 
     def reflections(self, ctx: Pass) -> tuple[Tensor, Tensor]:
         """Return w (B, H, S, K) and beta (B, H, S), 0 at padding."""
-        x = at_least_float32(ctx.x_for(self.name))
-        x = layer_norm(x, x.shape[-1:])
+        x = layer_norm(at_least_float32(ctx.x_for(self.name)), (self.shape.d_model,))
         v, u, conv, a, c = (
             p[ctx.layer].to(x.dtype) for p in (self.v, self.u, self.conv, self.a, self.c)
         )
         beta = 2 * torch.sigmoid(x @ a.mT + c).mT * (ctx.query_pos >= 0)[:, None]
-        read = ctx.with_earlier(f"{self.name}.w", (x @ v.mT @ u.mT).mT)
-        rows = short_convolution(read, conv, ctx).unflatten(1, (self.shape.n_heads, -1))
+        rows = ctx.with_earlier(f"{self.name}.w", (x @ v.mT @ u.mT).mT)
+        rows = short_convolution(rows, conv, ctx)
+        rows = rows.view(len(rows), self.shape.n_heads, self.shape.d_head, -1)
         return normalize(rows.mT, dim=-1), ctx.with_earlier(f"{self.name}.beta", beta)
 
 
