@@ -181,6 +181,7 @@ def clipped(w: Tensor, *, share: float = 20 / 64) -> Scaled:
     if share > 1:
         raise ValueError(f"share must be at most 1, got {share}")
     n = round(share * len(w))
+    # Counted from the end, so that a single pair does not turn.
     fade = torch.linspace(math.pi, 0.0, n, device=w.device).flip(0).cos() / 2 + 0.5
     return torch.cat([w[: len(w) - n], w[len(w) - n :] * fade]), 1.0
 

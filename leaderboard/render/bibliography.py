@@ -37,5 +37,8 @@ def cited(text: str) -> list[Reference]:
     >>> [entry.title[:4] for entry in cited("Yang et al. 2025b")]
     ['PaTH']
     """
-    named = (one for one in ENTRIES.items() if re.search(rf"{one[0]}(?![a-z])", text))
-    return [Reference(name, **values) for name, values in named]
+    return [
+        Reference(name, **values)
+        for name, values in ENTRIES.items()
+        if re.search(rf"{re.escape(name)}(?![a-z])", text)
+    ]

@@ -97,9 +97,9 @@ def choices(tables: Sequence[Table], catalog: Catalog) -> list[dict[str, str]]:
     A kind of task counts in the first protocol that has it. LEGEND has the order of encodings.
     """
     decoders = [table for table in tables if not table.of_encoders]
-    common = with_column(decoders)
-    own = by_family(common, catalog)
-    others = by_family([table for table in decoders if table not in common], catalog)
+    main = with_column(decoders)
+    own = by_family(main, catalog)
+    others = by_family([table for table in decoders if table not in main], catalog)
     first = [family for family, tasks in own.items() if tasks[0].table.base == decoders[0].base]
     costs = by_encoding()
     rows = list(_choices(own, others, catalog))

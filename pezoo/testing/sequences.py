@@ -233,7 +233,7 @@ def check_stateless(factory: Factory) -> None:
 
 def _equal(a: Tensor, b: Tensor) -> bool:
     """Return True if all numbers are equal; NaN, which other checks report, equals NaN."""
-    return torch.equal(a.nan_to_num(0.0), b.nan_to_num(0.0)) and torch.equal(a.isnan(), b.isnan())
+    return a.shape == b.shape and torch.allclose(a, b, rtol=0, atol=0, equal_nan=True)
 
 
 @torch.no_grad()
