@@ -4,23 +4,30 @@ import os
 import sqlite3
 import tarfile
 import zlib
+from collections.abc import Iterator
 from functools import lru_cache
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
+
 LONGEST = 8192  # bytes that a test may have before and in its target
-LEAST = LONGEST + 512  # bytes of a file to test on
+TARGET = 64  # the most bytes of an answer
+APART = 512  # bytes from one place to the next
+LEAST = LONGEST + APART  # bytes of a file to test on
 MOST = 2**30  # bytes of a text
-EVERY = 6  # of the files of at least LEAST bytes, one in so many is to test on
+EVERY = 6  # of the files of at least LEAST bytes, one in so many is to test on, one to validate
 PYTHON = Path(__file__).with_name("python_library.tar.gz")
 LICENSE = "LICENSE.txt"  # Python's own, which is no text to train on
 
 
 class Corpus(NamedTuple):
-    """Texts to train on, joined, and texts to test on; `checksum` is of the files."""
+    """Texts to train on, joined, to validate and to test on; `checksum` is of the files."""
 
     train: bytes
+    validation: tuple[bytes, ...]
     test: tuple[bytes, ...]
     checksum: int
 
@@ -33,8 +40,9 @@ def read_corpus(source: str, path: str | None = None) -> Corpus:
     """
     files = _folder(Path(path)) if path else SOURCES[source]()
     large = [name for name, text in sorted(files.items()) if len(text) >= LEAST]
-    test = large[::EVERY]
-    train = b"".join(text for name, text in sorted(files.items()) if name not in test)
+    test, validation = large[::EVERY], large[EVERY // 2 :: EVERY]
+    others = {*files} - {*test, *validation}
+    train = b"".join(files[name] for name in sorted(others))
     if not test or len(train) < LEAST:
         raise ValueError(
             f"the text needs a file of at least {LEAST:,} bytes to test on, and as many bytes in "
@@ -43,7 +51,30 @@ def read_corpus(source: str, path: str | None = None) -> Corpus:
     checksum = 0
     for name, text in sorted(files.items()):
         checksum = zlib.crc32(text, zlib.crc32(os.fsencode(name), checksum))
-    return Corpus(train, tuple(files[name] for name in test), checksum)
+    held_out = (tuple(files[name] for name in names) for names in (validation, test))
+    return Corpus(train, *held_out, checksum)
+
+
+@lru_cache(32)
+def places(source: str, path: str | None, name: str, count: int) -> tuple[int, ...]:
+    """Return where up to `count` instances end in the joined texts "validation" or "test".
+
+    They are in a fixed random order, and each has LONGEST bytes of its own text before it. Places
+    whose last TARGET bytes occur in the training text are left out.
+    """
+    corpus = read_corpus(source, path)
+    texts: tuple[bytes, ...] = getattr(corpus, name)
+    joined, ends = b"".join(texts), list(_ends(texts))
+    order = torch.randperm(len(ends), generator=torch.Generator().manual_seed(0)).tolist()
+    new = (ends[i] for i in order if joined[ends[i] - TARGET : ends[i]] not in corpus.train)
+    return tuple(islice(new, count))
+
+
+def _ends(texts: tuple[bytes, ...]) -> Iterator[int]:
+    start = 0
+    for text in texts:
+        yield from range(start + LONGEST, start + len(text) + 1, APART)
+        start += len(text)
 
 
 def _python() -> dict[str, bytes]:

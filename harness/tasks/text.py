@@ -1,20 +1,24 @@
 """Continue a text, byte by byte."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from harness.tasks.base import Batch, Task, TaskError, Vocab
-from harness.tasks.corpus import LONGEST, SOURCES, read_corpus
+from harness.tasks.corpus import LEAST, LONGEST, SOURCES, TARGET, places, read_corpus
 from pezoo.spec import choice
 
-TARGET = 64  # the most bytes of an answer
 EXAMPLE = 96
-APART = 512  # bytes from one test place to the next
+TEST_SETS = ("test", "validation")
 SHOWN = {10: "⏎", 9: "⇥"}
 
 
 def _symbol(byte: int) -> str:
     return chr(byte) if 32 <= byte < 127 else SHOWN.get(byte, f"⟨{byte:02x}⟩")
+
+
+def _tensor(text: bytes) -> Tensor:
+    return torch.from_numpy(np.frombuffer(text, np.uint8).copy())
 
 
 class Text(Task):
@@ -25,9 +29,10 @@ class Text(Task):
     folder of text files of one's own, whose checksum is part of the version. Hidden files, links
     and copies of a file do not count.
 
-    Training draws places in the files for training, which are joined. Test set "test" has places
-    512 bytes apart in the files for tests, the same at every length: one in six of the files of
-    at least 8,704 bytes. The 64 bytes of 5 of the 195 places of "python" occur in training too.
+    One in six of the files of at least 8,704 bytes is for tests, one in six for validation, and
+    the rest for training, which draws places in all of them, joined. Test sets "test" and
+    "validation" have places 512 bytes apart, the same at every length, without those whose 64
+    bytes occur in the training files too (5 of 195 of "python").
     Under the track "text" all bytes are trained on, and the 64 are scored in bits (protocol text).
 
     Vocabulary: the 256 bytes. Length n: bytes of context and answer, 2 to 8,192. Chance: the share
@@ -38,6 +43,7 @@ class Text(Task):
     """
 
     name = "text"
+    version = 2
     summary = "continue a text, byte by byte"
     paper = "Press et al. 2022"
     family = "text"
@@ -51,12 +57,12 @@ class Text(Task):
         choice("source", source, SOURCES)
         if path == "":
             raise ValueError("path must be a folder of text files, was empty")
+        self.source, self.path = source, path
         corpus = read_corpus(source, path)
         if path is not None:
             self.version = 1_000_000 * self.version + corpus.checksum % 1_000_000
-        self._train = torch.frombuffer(bytearray(corpus.train), dtype=torch.uint8)
-        self._test = torch.frombuffer(bytearray(b"".join(corpus.test)), dtype=torch.uint8)
-        self._ends = _places([len(text) for text in corpus.test])
+        self._train = _tensor(corpus.train)
+        self._held_out = {name: _tensor(b"".join(getattr(corpus, name))) for name in TEST_SETS}
         self.chance = float(self._train.bincount().max()) / len(self._train)
         first = self._batch(self._train, torch.tensor([EXAMPLE]), EXAMPLE)
         self.example = self.vocab.decode([*first.prompt[0], *first.target[0]])
@@ -68,21 +74,28 @@ class Text(Task):
         return self._batch(self._train.to(generator.device), ends, length)
 
     def check_test_set(self, name: str) -> None:
-        if name != "test":
-            raise TaskError(f"{self.name} has no test set {name!r}; the only one is 'test'")
+        if name not in TEST_SETS:
+            raise TaskError(f"{self.name} has no test set {name!r}; it has {', '.join(TEST_SETS)}")
 
     def test_set(self, name: str, generator: torch.Generator, batch: int, length: int) -> Batch:
         self.check_test_set(name)
         self.check_length(length)
-        return self._batch(self._test, self._ends[:batch], length)
+        ends = places(self.source, self.path, name, batch)
+        if not ends:
+            raise TaskError(
+                f"test set {name!r} is empty: it needs a file of at least {LEAST:,} bytes whose "
+                f"places do not end in {TARGET} bytes of a training file"
+            )
+        return self._batch(self._held_out[name], torch.tensor(ends), length)
 
     def solve(self, prompt: list[int]) -> list[int]:
         """Return what follows a prompt where it first occurs. Errors: TaskError if nowhere."""
         asked, size = bytes(prompt), min(TARGET, len(prompt))
-        for text in (self._train.numpy().tobytes(), self._test.numpy().tobytes()):
-            at = text.find(asked)
+        for text in (self._train, *self._held_out.values()):
+            found = text.numpy().tobytes()
+            at = found.find(asked)
             if at >= 0:
-                return list(text[at + len(asked) : at + len(asked) + size])
+                return list(found[at + len(asked) : at + len(asked) + size])
         raise TaskError("the prompt does not occur in the text")
 
     def measure(self, prompt: list[int]) -> int:
@@ -98,16 +111,3 @@ class Text(Task):
         ids = text[index].long()
         asked, _ = self.max_tokens(length)
         return Batch(ids[:, :asked], ids[:, asked:])
-
-
-def _places(sizes: list[int]) -> Tensor:
-    """Return ends in texts of these sizes, joined, in a fixed random order.
-
-    Each has LONGEST bytes of its own text before it.
-    """
-    ends, start = [], 0
-    for size in sizes:
-        ends += range(start + LONGEST, start + size + 1, APART)
-        start += size
-    order = torch.randperm(len(ends), generator=torch.Generator().manual_seed(0))
-    return torch.tensor(ends)[order]

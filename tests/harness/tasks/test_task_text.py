@@ -10,7 +10,7 @@ from harness import tasks
 from harness.data.sequences import to_sequences
 from harness.settings.protocol import load_protocol, resolve
 from harness.tasks.base import TaskError
-from harness.tasks.corpus import read_corpus
+from harness.tasks.corpus import places, read_corpus
 from harness.training.evaluate import score
 from harness.training.trainer import start
 from pezoo.spec import parse
@@ -38,11 +38,35 @@ def test_the_text_does_not_change(source, checksum):
 
 
 @pytest.mark.parametrize("source", ["python", "kjv"])
-def test_tests_are_apart_from_training(source):
-    corpus = read_corpus(source)
-    targets = tasks.make(f"text(source={source})").test_set("test", None, 128, 128).target
-    met = sum(bytes(target.tolist()) in corpus.train for target in targets)
-    assert met <= 5  # licences and the heads of files; of the first 16 of "python" three
+@pytest.mark.parametrize("name", ["test", "validation"])
+def test_no_64_bytes_of_an_answer_occur_in_training(source, name):
+    seen = read_corpus(source).train
+    known = {seen[i : i + 64] for i in range(len(seen) - 63)}
+    targets = tasks.make(f"text(source={source})").test_set(name, None, 10_000, 128).target
+    assert len(targets) > 100
+    assert not [row for row in targets if bytes(row.tolist()) in known]
+
+
+@pytest.mark.parametrize("source", ["python", "kjv"])
+def test_texts_are_split_by_file(source):
+    train, validation, test, _ = read_corpus(source)
+    held_out = validation + test
+    assert len(set(held_out)) == len(held_out) > 16
+    assert not [text for text in held_out if text in train]
+
+
+def test_places_whose_answer_occurs_in_training_are_left_out(tmp_path):
+    text = bytes(range(256)) * 40 + b"".join(bytes([i, 255 - i]) * 100 for i in range(120))
+    ends = range(8192, len(text) + 1, 512)
+    (tmp_path / "a").write_bytes(text)
+    (tmp_path / "b").write_bytes(b"xyz " * 3000 + text[ends[0] - 64 : ends[0]])
+    targets = tasks.make(f"text(path={tmp_path})").test_set("test", None, 99, 128).target
+    left = {bytes(row.tolist()) for row in targets}
+    assert left == {text[end - 64 : end] for end in ends if end > 10240}
+    (tmp_path / "b").write_bytes(b"xyz " * 3000 + text[8000:])
+    read_corpus.cache_clear(), places.cache_clear()
+    with pytest.raises(TaskError, match="'test' is empty"):
+        tasks.make(f"text(path={tmp_path})").test_set("test", None, 99, 128)
 
 
 def test_an_instance_is_a_piece_of_the_text(task):
@@ -118,7 +142,7 @@ def test_a_text_of_ones_own(tmp_path):
     task = tasks.make(f"text(path={tmp_path})")
     made = task.test_set("test", None, 4, 96)
     assert set(made.target.flatten().tolist()) == {97, 98}  # the first large file is the test
-    assert tasks.make("text").version == 1 < task.version
+    assert tasks.make("text").version == 2 < task.version
     with pytest.raises(ValueError, match="folder"):
         tasks.make(f"text(path={tmp_path}/a)")
     (tmp_path / "b").unlink()
@@ -131,12 +155,12 @@ def test_links_hidden_files_and_copies_are_no_text(tmp_path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(text)
     own = read_corpus("python", str(tmp_path))
-    assert own[:2] == (b"xyz " * 3000, (b"ab" * 6000,))
+    assert own[:3] == (b"xyz " * 3000, (), (b"ab" * 6000,))
     (tmp_path / "e").write_bytes(b"ab" * 6000)
     (tmp_path / "f").symlink_to(tmp_path / "b")
     (tmp_path / "g\udcff").write_bytes(b"")  # a name that is not UTF-8
     read_corpus.cache_clear()
-    assert read_corpus("python", str(tmp_path))[:2] == own[:2]
+    assert read_corpus("python", str(tmp_path))[:3] == own[:3]
 
 
 @pytest.mark.parametrize(
