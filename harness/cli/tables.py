@@ -22,11 +22,12 @@ from leaderboard.render.text import (
     notes_text,
     percent,
     rank_text,
+    score,
     stat_text,
     unseen_text,
 )
 from leaderboard.stats.ranks import verdicts
-from leaderboard.stats.rows import EXACT, TOKENS, Point, Row, aliases, legend
+from leaderboard.stats.rows import BITS, EXACT, TOKENS, Point, Row, aliases, legend
 from leaderboard.stats.tables import Table, tables
 
 
@@ -196,9 +197,11 @@ def _short(words: str) -> str:
 
 def print_choices(choices: Sequence[Choice], aside: bool) -> None:
     """Print the choices of a sweep, the score of every config and the cost; `aside`: on stderr."""
-    tokens = any(trial.token is not None for choice in choices for trial in choice.trials)
-    measure = TOKENS if tokens else EXACT
-    title = f"tuning: mean {measure} over all test lengths, on the tuning seeds, in percent"
+    trials = [trial for choice in choices for trial in choice.trials]
+    in_bits = any(trial.bits is not None for trial in trials)
+    measure = TOKENS if any(trial.token is not None for trial in trials) else EXACT
+    words = BITS if in_bits else f"{measure} in percent"
+    title = f"tuning: mean {words} over all test lengths, on the tuning seeds"
     cells = [values_text(trial.values) for trial in choices[0].trials]
     lines = []
     for choice in choices:
@@ -206,7 +209,7 @@ def print_choices(choices: Sequence[Choice], aside: bool) -> None:
         runs = sum(len(trial.runs) for trial in choice.trials)
         failed = [trial.exact is None and bool(trial.runs) for trial in choice.trials]
         scores = [
-            "failed" if bad else percent(trial.score)
+            "failed" if bad else score(trial.score, in_bits)
             for bad, trial in zip(failed, choice.trials, strict=True)
         ]
         nothing = "every config failed" if choice.complete else "not all runs are done"

@@ -144,7 +144,7 @@ def _tuned(config: RunConfig, sweep: Sweep, values: dict[str, Value]) -> RunConf
 
 def blank_tuning(sweep: Sweep) -> dict[str, Any]:
     """Return a record's part about a sweep, at full length, before anything has run."""
-    blank = dict.fromkeys(("exact", "validation", "loss", "token"), 1 / 3)
+    blank = dict.fromkeys(("exact", "validation", "loss", "token", "bits"), 1 / 3)
     blank |= {"runs": ["0" * 16] * len(sweep.seeds)}
     trials = [{"values": values} | blank for values in cells(sweep.grid)]
     return _tuning(sweep, trials, trials[0]["values"], [])
@@ -179,11 +179,12 @@ def _trial(values: dict[str, Value], records: Sequence[Record]) -> Trial:
     runs = [record.run for record in own]
     if not own or any(record.status == "failed" for record in own):
         return Trial(values=values, exact=None, validation=None, loss=None, runs=runs)
-    encoders = own[0].config.track == "encoder"
+    track = own[0].config.track
     return Trial(
         values=values,
         exact=fmean(_mean(record, "exact") for record in own),
-        token=fmean(_mean(record, "token") for record in own) if encoders else None,
+        token=fmean(_mean(record, "token") for record in own) if track == "encoder" else None,
+        bits=fmean(_mean(record, "bits") for record in own) if track == "text" else None,
         validation=fmean(record.learning[-1].exact or 0.0 for record in own),
         loss=fmean(record.learning[-1].loss or 0.0 for record in own),
         runs=runs,

@@ -89,6 +89,7 @@ class Task:
     name: ClassVar[str]
     version: ClassVar[int] = 1  # increased when the data changes
     versioned_by: ClassVar[tuple[str, ...]] = ()  # options that change the version, such as a file
+    tuning_set: ClassVar[str] = ""  # the test set to choose settings on, if tests do not draw
     summary: ClassVar[str]
     paper: ClassVar[str]
     family: ClassVar[str] = ""  # groups tasks on the leaderboard, such as "copying"

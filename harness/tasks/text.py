@@ -49,6 +49,7 @@ class Text(Task):
     family = "text"
     determined = False
     versioned_by = ("path",)
+    tuning_set = "validation"
     vocab = Vocab(tuple(map(_symbol, range(256))))
     min_length = 2
     max_length = LONGEST

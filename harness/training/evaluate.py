@@ -126,10 +126,11 @@ def examples(task: Task, config: RunConfig, length: int) -> Batch:
 
     It holds all instances if they fit; otherwise samples from a generator that no training step
     uses, which at short lengths may be instances that training has seen. Settings are chosen on
-    samples ("tuning") in any case.
+    samples ("tuning") in any case, or on a test set of their own.
     """
     count, own = sample_count(task, config.eval, length), config.eval.set
     if own:
+        own = (config.eval.examples == "tuning" and task.tuning_set) or own
         draws = generator(config.eval.examples, config.task, task.version, own, length)
         return task.test_set(own, draws, count, length)
     every = task.instances(length)

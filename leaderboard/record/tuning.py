@@ -31,10 +31,10 @@ Seeds = Annotated[list[Seed], Field(min_length=1, max_length=1000)]
 class Trial:
     """One cell of the grid: means over the tuning seeds. A cell with a failed run has no `exact`.
 
-    `exact`: exact match over all test lengths that have a number; `token`: of encoders alone, which
-    are compared by it, token accuracy over the same; `validation`: exact match over the training
-    lengths, in both tracks; `loss`: the last one. Of the default evaluation mode, after the last
-    step.
+    `exact`: exact match over all test lengths that have a number; `token` and `bits`: of encoders
+    and of text alone, which are compared by them, token accuracy and bits per byte over the same;
+    `validation`: exact match over the training lengths, 0 for text; `loss`: the last one. Of the
+    default evaluation mode, after the last step.
     """
 
     values: dict[Name, Value]
@@ -43,11 +43,12 @@ class Trial:
     loss: Loss | None
     runs: Annotated[list[RunId], Field(max_length=1000)]
     token: Share | None = None
+    bits: Amount | None = None
 
     @property
     def score(self) -> float | None:
-        """The metric that chooses the best trial."""
-        return self.exact if self.token is None else self.token
+        """The metric that chooses the best trial; of bits the fewest."""
+        return next((one for one in (self.bits, self.token) if one is not None), self.exact)
 
 
 class Tuning(Part):
@@ -96,15 +97,15 @@ def cells(grid: Mapping[str, Sequence[Value]]) -> list[dict[str, Value]]:
 def best(trials: Sequence[Trial]) -> Trial | None:
     """Return the best cell, by the same rule for every encoding; None if every cell failed.
 
-    Highest mean over all test lengths, exact match of decoders and token accuracy of encoders; then
-    the highest exact match over the training lengths, both 0 for text; then the lowest last loss;
-    then the fewest steps; then the first of the grid.
+    Best mean over all test lengths: the highest exact match of decoders and token accuracy of
+    encoders, the fewest bits of text; then the highest exact match over the training lengths; then
+    the lowest last loss; then the fewest steps; then the first of the grid.
     """
 
     def order(trial: Trial) -> tuple[float, ...]:
         steps = trial.values.get("steps")
         return (
-            -round(trial.score or 0.0, 9),
+            round(trial.score or 0.0, 9) * (-1 if trial.bits is None else 1),
             -round(trial.validation or 0.0, 9),
             inf if trial.loss is None else trial.loss,
             steps if isinstance(steps, int) else 0,

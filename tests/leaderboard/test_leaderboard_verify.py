@@ -242,7 +242,7 @@ def test_best_evaluations_are_sums_of_as_many_test_sets():
         ({"cells.1.runs": []}, "cells is"),
         ({"cells.0.exact": 1.0, "cells.1.exact": 0.0}, "the best cell is"),
         ({"cells.3.exact": None}, "the best cell is"),
-        ({"cells.1.token": 0.5}, "cells with a token accuracy is"),
+        ({"cells.1.token": 0.5}, "cells with token accuracy, with bits is"),
         ({"chosen": {"lr": 0.001, "steps": 4000}}, "chosen is"),
         (None, "a sweep in provenance is False, expected True"),
     ],

@@ -148,13 +148,17 @@ def sweep(record: Record, text: str, protocols: tuple[Path, ...]) -> Facts:
         return {"a sweep in provenance": (tuning is not None, sweep is not None)}
     plain = config.replace(protocol=config.protocol.partition(MARK)[0])
     runs, values = [run.hash for run in sweep_configs(sweep, [plain])], cells(sweep.grid)
-    tokens = {cell.token is not None for cell in tuning.cells if cell.exact is not None}
+    done = [cell for cell in tuning.cells if cell.exact is not None]
+    measures = {(cell.token is not None, cell.bits is not None) for cell in done}
     chosen = {name: getattr(config.train, name) for name in sweep.grid}
     tried = [(each, runs[at :: len(values)]) for at, each in enumerate(values)]
     return {
         "sweep": ((tuning.grid, tuning.seeds), (sweep.grid, sweep.seeds)),
         "cells": ([(cell.values, cell.runs) for cell in tuning.cells], tried),
-        "cells with a token accuracy": (tokens, {config.track == "encoder"}),
+        "cells with token accuracy, with bits": (
+            measures,
+            {(config.track == "encoder", config.track == "text")},
+        ),
         "chosen": (tuning.chosen, chosen),
         "the best cell": (chosen, getattr(best(tuning.cells), "values", None)),
     }

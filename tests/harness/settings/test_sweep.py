@@ -3,13 +3,16 @@
 import json
 
 import pytest
+import torch
 
+from harness import tasks
 from harness.cli.tables import print_choices
 from harness.cli.verify import refusals
 from harness.runs.record import new_record
 from harness.runs.run import execute
 from harness.settings import sweep as tune
 from harness.settings.protocol import load_protocol, parse_request
+from harness.training.evaluate import examples
 from leaderboard.record.read import Record
 from leaderboard.record.tuning import cells
 
@@ -81,11 +84,11 @@ def test_every_encoding_and_task_gets_every_cell_on_seeds_and_examples_of_its_ow
     assert all("examples" not in run.model_dump()["eval"] for run in plain)
 
 
-def outcome(config, exact, validation=0.5, loss=1.0, status="done", token=0.5):
+def outcome(config, exact, validation=0.5, loss=1.0, status="done", token=0.5, bits=None):
     """A record as far as choosing reads it."""
     ok = {"status": "ok", "count": 10**6, "token": token, "method": "teacher-forced"}
     ok |= {"length": 10, "seen": config.train.lengths[1] >= 10}
-    ok |= {"correct": round(exact * 10**6), "exact": exact}
+    ok |= {"correct": round(exact * 10**6), "exact": exact, "bits": bits}
     cannot = {"length": 20, "seen": config.train.lengths[1] >= 20, "status": "cannot represent"}
     done = {
         "scores": {"last": [ok, cannot]},
@@ -151,6 +154,24 @@ def test_encoders_are_chosen_by_what_their_tables_compare_token_accuracy(capsys)
     out = capsys.readouterr().out
     assert "mean token accuracy" in out
     assert "80.0" in out
+
+
+def test_text_is_tuned_by_bits_on_files_for_validation(capsys):
+    request = parse_request("rope", "text", "text", "0", ())
+    sweep = tune.parse_sweep(["lr=1e-3,2e-3"], "100", request.protocol, [0])
+    runs = tune.sweep_configs(sweep, request.configs("cpu", "auto"))
+    records = [outcome(run, 0, bits=2.5 if run.train.lr == 1e-3 else 1.5) for run in runs]
+    (choice,) = tune.choose(sweep, runs, records)
+    assert choice.tuning["chosen"] == {"lr": 2e-3}
+    print_choices([choice], aside=False)
+    out = capsys.readouterr().out
+    assert "mean bits per byte" in out
+    assert "1.500" in out
+    task = tasks.make("text")
+    tested = [task.test_set(name, None, 16, 128).target for name in ("validation", "test")]
+    for run, targets in zip((runs[0], *request.configs("cpu", "auto")), tested, strict=True):
+        assert torch.equal(examples(task, run, 128).target, targets)
+    assert not torch.equal(*tested)
 
 
 def test_nothing_is_chosen_while_a_run_is_missing():
