@@ -306,8 +306,9 @@ class Encoding(Extras, nn.Module):
                     f"{ctx.new} new tokens; call draw for every pass"
                 )
         drawn = {name: x.to(ctx.pos.device) for name, x in drawn.items()}
-        layer = 0 if vars(self.shape).get("n_layers") == 1 else UNKNOWN_LAYER
-        return Pass.of(ctx, drawn=drawn, layer=layer, prepared=True)
+        n_layers = vars(self.shape).get("n_layers")
+        layer = 0 if n_layers == 1 else UNKNOWN_LAYER
+        return Pass.of(ctx, drawn=drawn, layer=layer, prepared=True, n_layers=n_layers)
 
     def _check_x(self, x: Tensor, ctx: Context) -> None:
         width = vars(self.shape).get("d_model", x.shape[-1])

@@ -303,6 +303,7 @@ class Pass(Context):
                (or None).
     inner      the passes of what a wrapper wraps, where each layer has its own encoding.
     prepared   True once `Encoding.prepare` has returned it; a wrapper resets it for its inner one.
+    n_layers   how many layers the encoding was made for, if it was told (or None).
     """
 
     drawn: dict[str, Tensor] | None = None
@@ -311,6 +312,7 @@ class Pass(Context):
     true_pos: Tensor | None = None
     inner: tuple["Pass", ...] = ()
     prepared: bool = False
+    n_layers: int | None = None
 
     @classmethod
     def of(cls, ctx: Context, **changes: Any) -> "Pass":
@@ -345,12 +347,15 @@ class Pass(Context):
 
         `w_key` is the weight of the layer's projection to keys, for encodings that need it.
 
-        Errors: ValueError for a context that `prepare` did not return, for a layer below 0, and
-        where the layer before left out a hook that the encoding replaces (`Encoding.weights`).
+        Errors: ValueError for a context that `prepare` did not return, for a layer below 0 or not
+        below the encoding's n_layers, and where the layer before left out a hook that the encoding
+        replaces (`Encoding.weights`).
         """
         self.check_prepared()
         self.memo.check_owed(layer)
         if layer < 0:
             raise ValueError(f"layer must be at least 0, got {layer}")
+        if self.n_layers is not None and layer >= self.n_layers:
+            raise ValueError(f"layer {layer}: the encoding was made with n_layers={self.n_layers}")
         w_key = self.w_key if w_key is None else w_key
         return replace(self, layer=layer, x=x, w_key=w_key)

@@ -87,10 +87,21 @@ def test_rows_of_positions_are_those_of_x():
         rope.prepare(Context(pos=POS.expand(3, -1), x=x))
 
 
-def test_layers_count_from_0():
-    x = torch.zeros(1, 10, 8)
+@pytest.mark.parametrize("name", ["rope", "fire", "randomized:kerple", "layers(every=2):rope,t5"])
+def test_layers_count_from_0_to_n_layers(name):
+    x, n = torch.zeros(1, 10, 8), SHAPE.n_layers
+    ctx = pezoo.make(name, SHAPE).prepare(Context(pos=POS, x=x))
+    assert ctx.at(n - 1, x).layer == n - 1
     with pytest.raises(ValueError, match="layer must be at least 0"):
-        pezoo.make("rope", SHAPE).prepare(Context(pos=POS, x=x)).at(-1, x)
+        ctx.at(-1, x)
+    with pytest.raises(ValueError, match=f"layer {n}: the encoding was made with n_layers={n}"):
+        ctx.at(n, x)
+
+
+def test_an_encoding_that_was_not_told_how_many_layers_there_are_has_any():
+    x = torch.zeros(1, 10, 8)
+    rope = pezoo.make("rope", d_head=8)
+    assert rope.prepare(Context(pos=POS, x=x)).at(50, x).layer == 50
 
 
 @pytest.mark.parametrize("name", ["rope", "sinusoidal", "shifted_sinusoidal", "relative"])
