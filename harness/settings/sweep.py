@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from experiment.config import ConfigError, Protocol, RunConfig, Train
 from experiment.seeds import parse_seeds
+from harness import tasks
 from leaderboard.record.schema import Cost, Record
 from leaderboard.record.tuning import EXAMPLES, RUNS, Trial, Value, best, cells, tuned_name
 from pezoo.spec import unknown
@@ -93,8 +94,14 @@ def _values(name: str, text: str, train: Train) -> list[Value]:
 
 
 def sweep_configs(sweep: Sweep, plain: Sequence[RunConfig]) -> list[RunConfig]:
-    """Return the sweep's runs: every cell of the grid for each encoding and task."""
+    """Return the sweep's runs: every cell of the grid for each encoding and task.
+
+    Errors: TaskError for a task that has nothing to choose on.
+    """
     kinds = {(config.encoding, config.task): config for config in plain}.values()
+    for task in map(tasks.make, {config.task for config in kinds if config.eval.set}):
+        if task.tuning_set:
+            task.check_test_set(task.tuning_set)
     return [
         config.replace(seed=seed, protocol=config.protocol + RUNS)
         .replace_train(**values)

@@ -40,7 +40,8 @@ def read_corpus(source: str, path: str | None = None) -> Corpus:
     """
     files = _folder(Path(path)) if path else SOURCES[source]()
     large = [name for name, text in sorted(files.items()) if len(text) >= LEAST]
-    test, validation = large[::EVERY], large[EVERY // 2 :: EVERY]
+    test = large[::EVERY]
+    validation = large[min(EVERY // 2, len(large) - 1) :: EVERY] if len(large) > 2 else []
     others = {*files} - {*test, *validation}
     train = b"".join(files[name] for name in sorted(others))
     if not test or len(train) < LEAST:

@@ -29,10 +29,10 @@ class Text(Task):
     folder of text files of one's own, whose checksum is part of the version. Hidden files, links
     and copies of a file do not count.
 
-    One in six of the files of at least 8,704 bytes is for tests, one in six for validation, and
-    the rest for training, which draws places in all of them, joined. Test sets "test" and
-    "validation" have places 512 bytes apart, the same at every length, without those whose 64
-    bytes occur in the training files too (5 of 195 of "python").
+    One in six of the files of at least 8,704 bytes is for tests; of three or more also one in six
+    for validation. The others are for training, which draws places in all of them, joined. Test
+    sets "test" and "validation" have places 512 bytes apart, the same at every length, without
+    those whose 64 bytes occur in the training files too (5 of 195 of "python").
     Under the track "text" all bytes are trained on, and the 64 are scored in bits (protocol text).
 
     Vocabulary: the 256 bytes. Length n: bytes of context and answer, 2 to 8,192. Chance: the share
@@ -77,17 +77,18 @@ class Text(Task):
     def check_test_set(self, name: str) -> None:
         if name not in TEST_SETS:
             raise TaskError(f"{self.name} has no test set {name!r}; it has {', '.join(TEST_SETS)}")
+        if not places(self.source, self.path, name, 1):
+            number = 3 if name == "validation" else 1
+            raise TaskError(
+                f"{self.text()} has no text for {name}: it takes {number} or more files of at "
+                f"least {LEAST:,} bytes, whose text is not in the files for training"
+            )
 
     def test_set(self, name: str, generator: torch.Generator, batch: int, length: int) -> Batch:
         self.check_test_set(name)
         self.check_length(length)
-        ends = places(self.source, self.path, name, batch)
-        if not ends:
-            raise TaskError(
-                f"test set {name!r} is empty: it needs a file of at least {LEAST:,} bytes whose "
-                f"places do not end in {TARGET} bytes of a training file"
-            )
-        return self._batch(self._held_out[name], torch.tensor(ends), length)
+        ends = torch.tensor(places(self.source, self.path, name, batch))
+        return self._batch(self._held_out[name], ends, length)
 
     def solve(self, prompt: list[int]) -> list[int]:
         """Return what follows a prompt where it first occurs. Errors: TaskError if nowhere."""

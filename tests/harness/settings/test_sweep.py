@@ -12,6 +12,8 @@ from harness.runs.record import new_record
 from harness.runs.run import execute
 from harness.settings import sweep as tune
 from harness.settings.protocol import load_protocol, parse_request
+from harness.tasks.base import TaskError
+from harness.tasks.corpus import places, read_corpus
 from harness.training.evaluate import examples
 from leaderboard.record.read import Record
 from leaderboard.record.tuning import cells
@@ -172,6 +174,20 @@ def test_text_is_tuned_by_bits_on_files_for_validation(capsys):
     for run, targets in zip((runs[0], *request.configs("cpu", "auto")), tested, strict=True):
         assert torch.equal(examples(task, run, 128).target, targets)
     assert not torch.equal(*tested)
+
+
+def test_a_folder_without_a_file_to_choose_on_is_refused_before_training(tmp_path):
+    for name in "ab":
+        (tmp_path / name).write_bytes(f"{name} text ".encode() * 2000)
+    request = parse_request("rope", f"text(path={tmp_path})", "text", "0", ())
+    sweep = tune.parse_sweep(["lr=1e-3,2e-3"], "100", request.protocol, [0])
+    plain = request.configs("cpu", "auto")
+    with pytest.raises(TaskError, match="no text for validation: it takes 3 or more files"):
+        tune.sweep_configs(sweep, plain)
+    (tmp_path / "c").write_bytes(b"c text " * 2000)
+    read_corpus.cache_clear(), places.cache_clear()
+    request = parse_request("rope", f"text(path={tmp_path})", "text", "0", ())
+    assert len(tune.sweep_configs(sweep, request.configs("cpu", "auto"))) == 2
 
 
 def test_nothing_is_chosen_while_a_run_is_missing():

@@ -65,7 +65,7 @@ def test_places_whose_answer_occurs_in_training_are_left_out(tmp_path):
     assert left == {text[end - 64 : end] for end in ends if end > 10240}
     (tmp_path / "b").write_bytes(b"xyz " * 3000 + text[8000:])
     read_corpus.cache_clear(), places.cache_clear()
-    with pytest.raises(TaskError, match="'test' is empty"):
+    with pytest.raises(TaskError, match="no text for test: it takes 1 or more files"):
         tasks.make(f"text(path={tmp_path})").test_set("test", None, 99, 128)
 
 
