@@ -395,6 +395,16 @@ def test_encodings_that_train_alike_are_no_copies(save):
         )
 
 
+def test_encodings_train_alike_whichever_version_of_the_task_they_ran_on():
+    first = changed(committed("quick/copy/rope", 1), {"config.task_version": 99})
+    one, same, other = (
+        Record.of(changed(first, {"config.encoding": name}))
+        for name in ("rope", "window:rope", "rope(base=500.0)")
+    )
+    assert alike(one, same)
+    assert not alike(one, other)
+
+
 @pytest.mark.parametrize(
     ("off", "other_scores", "refused"),
     [(1e-3, False, True), (1e-3, True, True), (5e-3, False, True), (5e-3, True, False),

@@ -50,9 +50,11 @@ def _first_losses(config: RunConfig) -> list[float]:
     tokens, rows = _batch_size(config), config.train.batch
     limit(tokens * (tokens // rows) * config.model.heads, MOST_LOGITS, "logits")
     limit(size_of(config.model), MOST_WEIGHTS, "weights")
-    top = lengths_of(task_of(config.task), config)[-1]
+    task = task_of(config.task)
+    top = lengths_of(task, config)[-1]
     easy = {"lengths": (top, top), "curriculum": (), "warmup": 0}
-    trainer = start(config.replace(device="cpu", attention="eager").replace_train(**easy))
+    here = {"device": "cpu", "attention": "eager", "task_version": task.version}
+    trainer = start(config.replace(**here).replace_train(**easy))
     return [float(trainer.advance()) for _ in range(STEPS)]
 
 
