@@ -252,10 +252,10 @@ def test_sort_by_mouse_and_keyboard_and_follow_the_permalink(visit, example):
     page = visit.open(example / "site" / "index.html", "#modes=1")
     assert visit.names() == ["prism", "snapped", "alibi", "rope", "learned", "t5"]
     page.get_by_role("button", name="x rope").click()
-    assert "sort=ratio-asc" in page.url
+    page.wait_for_url(lambda url: "sort=ratio-asc" in url)
     page.get_by_role("button", name="encoding").focus()
     page.keyboard.press("Enter")
-    assert page.url.endswith("#modes=1&sort=encoding-asc")
+    page.wait_for_url(lambda url: url.endswith("#modes=1&sort=encoding-asc"))
     names = ["alibi", "learned", "prism", "snapped", "rope", "t5"]
     assert visit.names() == names
     head = page.locator(".grid thead th").first
@@ -270,10 +270,10 @@ def test_filters_are_in_the_history_and_go_along(visit, example):
     page = visit.open(example / "site" / "index.html")
     visit.unfold()
     page.get_by_role("combobox", name="Protocol").select_option("prism2025")
-    assert "protocol=prism2025" in page.url
+    page.wait_for_url(lambda url: "protocol=prism2025" in url)
     visit.until(lambda: visit.names() == ["rope"])  # that protocol's tables load
     page.get_by_role("link", name="Cost").click()
-    assert "protocol=prism2025" in page.url
+    page.wait_for_url(lambda url: "cost.html" in url and "protocol=prism2025" in url)
     page.go_back()
     page.go_back()
     visit.until(lambda: visit.names()[:1] == ["prism"])  # what was seen before
@@ -284,6 +284,7 @@ def test_filters_are_in_the_history_and_go_along(visit, example):
     page.get_by_label("Search").fill("alib")
     assert visit.names() == ["alibi"]
     assert "1 of 7 rows" in page.inner_text(".count")
+    page.wait_for_url(lambda url: "q=alib" in url)
     visit.open(example / "site" / "index.html", "#" + page.url.partition("#")[2])
     assert visit.names() == ["alibi"]
     page = visit.open(example / "site" / "task" / "reverse.html")
@@ -401,11 +402,11 @@ def test_the_chart_has_its_numbers_beside_it_and_seeds_on_demand(visit, example)
     assert seeds.count() == 0
     page.get_by_label("every seed").check()
     assert seeds.count() == 5 * 4  # a line per seed and encoding
-    assert "dots=1" in page.url
+    page.wait_for_url(lambda url: "dots=1" in url)
     page.get_by_role("combobox", name="Curve", exact=True).select_option("beside")
     assert "baseline" in page.locator("#curve svg").text_content()
     page.locator("#picks label", has_text="alibi").uncheck()
-    assert "pick=prism" in page.url
+    page.wait_for_url(lambda url: "pick=prism" in url)
     assert "alibi" not in page.locator("#curve svg").text_content()
 
 
@@ -599,7 +600,8 @@ def test_every_page_discloses_and_keeps_the_choices(visit, example):
     page = visit.open(example / "site" / "cost.html", "#protocol=prism2025&task=copy")
     for name in ("Which one?", "Method", "Compare"):
         page.get_by_label("Pages").get_by_role("link", name=name).click()
-        assert page.url.endswith("#protocol=prism2025&task=copy")
+        address = f"/{name.lower().removesuffix(' one?')}.html#protocol=prism2025&task=copy"
+        page.wait_for_url(lambda url, address=address: url.endswith(address))
 
 
 @pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (390, "dark")])
@@ -644,7 +646,7 @@ def test_compare_has_the_paired_differences_of_python(visit, example):
     assert "fewer than two shared seeds: no statement" in line
     assert "cannot represent" in line
     page.get_by_label("alibi").uncheck()
-    assert "pick=alibi" not in page.url
+    page.wait_for_url(lambda url: "pick=alibi" not in url)
 
 
 def test_ticks_of_a_logarithmic_axis_are_numbers(visit, example):
@@ -721,7 +723,7 @@ def test_a_curve_that_ends_early_has_no_line_to_its_name(visit, example):
 def test_cost_follows_the_choice_of_cost(visit, example):
     page = visit.open(example / "site" / "cost.html")
     page.get_by_role("combobox", name="Cost").select_option("parameters")
-    assert "cost=parameters" in page.url
+    page.wait_for_url(lambda url: "cost=parameters" in url)
     assert page.locator("#plot .v").count() == 1  # the steps
     assert page.locator("#plot text.mid", has_text="parameters").count() == 1
     assert page.get_by_role("columnheader", name="parameters").count() >= 1
@@ -871,11 +873,11 @@ def test_each_of_a_researchers_questions_has_an_answer(visit, example):
     assert "got 13" in text
     command = "pezoo bench --protocol quick --task copy --pe prism --seeds 0-4"
     assert panel.locator(".command code").inner_text() == command
-    assert "open=copy%7Cprism" in page.url
+    page.wait_for_url(lambda url: "open=copy%7Cprism" in url)
     panel.get_by_role("button", name="Copy command").click()
-    assert "Copied" in panel.locator(".command").inner_text()
+    panel.locator(".command").get_by_role("button", name="Copied").wait_for()  # shown for a while
     panel.get_by_role("button", name="Close").click()
-    assert "open=" not in page.url
+    page.wait_for_url(lambda url: "open=" not in url)
     visit.open(index, "#open=copy%7Cprism")
     page.locator("#panel").wait_for()  # a link to this view
     page.locator("#panel tbody a").first.click()
@@ -944,7 +946,7 @@ def test_fewer_bits_are_better_on_every_page(visit, save, tmp_path):
 def test_tabs_and_tasks_change_the_first_screen(visit, example):
     page = visit.open(example / "site" / "index.html")
     page.locator(".pills:visible button", has_text="reverse").click()
-    assert "task=reverse" in page.url
+    page.wait_for_url(lambda url: "task=reverse" in url)
     assert page.locator(".panel:visible caption").inner_text().startswith("reverse")
     assert "reverse" in page.locator("#front-curve svg").get_attribute("aria-label")
     assert page.locator(".choices").get_attribute("open") is None

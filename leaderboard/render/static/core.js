@@ -490,7 +490,7 @@ window.PZ = (function () {
   function copyButton(words, text, more) {
     const done = (button) => {
       button.textContent = "Copied";
-      setTimeout(() => (button.textContent = words), 1500);
+      setTimeout(() => (button.textContent = words), 3000);
     };
     const press = async ({ currentTarget: button }) => {
       try {
