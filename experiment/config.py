@@ -17,7 +17,7 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import reduce
+from functools import cache, reduce
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
@@ -89,10 +89,16 @@ class Settings(BaseModel):
     @model_serializer(mode="wrap")
     def _dump(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         values: dict[str, Any] = handler(self)
-        for name in self.new:
-            if getattr(self, name) == type(self).model_fields[name].default:  # JSON has no tuples
+        for name, default in _defaults(type(self)):
+            if getattr(self, name) == default:  # of the field: JSON has no tuples
                 del values[name]
         return values
+
+
+@cache
+def _defaults(kind: type[Settings]) -> list[tuple[str, Any]]:
+    """Return the names and defaults of the fields in `new`."""
+    return [(name, kind.model_fields[name].default) for name in kind.new]
 
 
 class Model(Settings):

@@ -39,10 +39,11 @@ def build(
     `markdown` is the path of LEADERBOARD.md, or None to write none; `built` is the last line
     of the pages; `catalog` describes encodings, tasks and protocols, whose descriptions are left
     out without it; `processes` work on the files. The same arguments give the same bytes. Bad
-    files do not stop a build; the report names them.
+    files do not stop a build; the report names them. Of a name that an object has twice the last
+    counts: `check` refuses it.
     """
     catalog = catalog or Catalog()
-    found, problems = load([records] if runs is None else [records, runs])
+    found, problems = load([records] if runs is None else [records, runs], once=False)
     refused, known = len(problems), {record.run for record in found}
     predictions = kept_predictions(runs, known, problems) if runs else {}
     every = tables(found, catalog)

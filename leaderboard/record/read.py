@@ -38,18 +38,18 @@ def uncollected() -> Iterator[None]:
 
 
 @uncollected()
-def load(paths: Iterable[Path | str]) -> tuple[list[Record], list[str]]:
+def load(paths: Iterable[Path | str], once: bool = True) -> tuple[list[Record], list[str]]:
     """Load every record in these files and folders, with one line `path: reason` per bad file.
 
     In a run's folder, which holds a config.json, only result.json is read, if DONE confirms it; a
     config.json among records is a problem. Of several files with the same run id the first counts,
     in the order of `paths`, except that a run that is done replaces one that failed. No content of
-    a file raises.
+    a file raises. `once`: see Record.parse.
     """
     found: dict[str, Record] = {}
     problems: list[str] = []
     for path in paths_of(paths, problems):
-        record = read(path)
+        record = read(path, once)
         if isinstance(record, str):
             problems.append(f"{shown(str(path))}: {record}")
             continue
@@ -85,8 +85,8 @@ def kept_predictions(runs: Path, known: set[str], problems: list[str]) -> dict[s
     return found
 
 
-def read(path: Path) -> Record | str:
-    """Return the record in a file, or the reason why it is invalid."""
+def read(path: Path, once: bool = True) -> Record | str:
+    """Return the record in a file, or the reason why it is invalid. `once`: see Record.parse."""
     try:
         if not path.is_file():
             raise ValueError("not a regular file")
@@ -95,7 +95,7 @@ def read(path: Path) -> Record | str:
         data, done = path.read_bytes(), path.with_name("DONE")
         if done.is_file() and _start(done) != hashlib.sha256(data).hexdigest().encode():
             raise ValueError("not what DONE says: the file was changed or damaged")
-        record = Record.parse(data)
+        record = Record.parse(data, once)
         in_run = path.name == "result.json" and path.with_name("config.json").exists()
         if in_run and record.status == "done" and not done.is_file():
             raise ValueError("the run is not finished: there is no DONE")

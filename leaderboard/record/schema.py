@@ -21,7 +21,7 @@ from leaderboard.record.fields import CHECKED, Part, bounded
 from leaderboard.record.tuning import EXAMPLES, Tuning
 
 # Runs of one table may differ in these. Where they ran is left to a warning beside the table.
-_FREE = {"seed", "label", "encoding", "encoding_version", "device", "attention", "threads"}
+_FREE = {"seed", "encoding", "spec", "encoding_version", "device", "attention", "threads"}
 
 
 # Encodings answer the same prompts: one object for each.
@@ -231,10 +231,15 @@ class Record(Part):
         return self
 
     @classmethod
-    def parse(cls, text: bytes | str) -> Self:
-        """The record in a JSON text. Errors: ValidationError; ValueError for a repeated name."""
+    def parse(cls, text: bytes | str, once: bool = True) -> Self:
+        """The record in a JSON text.
+
+        Errors: ValidationError; ValueError for a name that an object has twice, which takes as long
+        to find as the rest: not where `once` is False.
+        """
         record = cls.model_validate_json(text, strict=True)
-        json.loads(text, object_pairs_hook=_once)
+        if once:
+            json.loads(text, object_pairs_hook=_once)
         return record
 
     @classmethod
@@ -281,8 +286,7 @@ class Record(Part):
 
     def shared(self) -> dict[str, Any]:
         """The settings that all runs of one table have in common; of what was tuned, the grid."""
-        config = self.config.model_dump(mode="json")
-        settings = {key: value for key, value in config.items() if key not in _FREE}
+        settings = self.config.model_dump(mode="json", exclude=_FREE)
         if (tuning := self.provenance.tuning) is None:
             return settings
         fixed = {key: value for key, value in settings["train"].items() if key not in tuning.grid}
