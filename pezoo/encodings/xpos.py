@@ -58,7 +58,7 @@ class XPos(RoPE):
         if not (gamma > 0 and scale_base > 0):
             raise ValueError(f"gamma and scale_base must be above 0, got {gamma} and {scale_base}")
         self.gamma, self.scale_base = gamma, scale_base
-        self.max_len = int(LARGEST * scale_base / math.log((1 + gamma) / gamma)) + 1
+        self.max_len = int(LARGEST * scale_base / math.log1p(1 / gamma)) + 1
 
     def _draw(self, ctx: Context) -> dict[str, Tensor]:
         return Encoding._draw(self, ctx)  # max_len reads values
