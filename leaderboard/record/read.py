@@ -92,12 +92,15 @@ def read(path: Path, once: bool = True) -> Record | str:
             raise ValueError("not a regular file")
         if (size := path.stat().st_size) > LARGEST_FILE:
             raise ValueError(f"{size} bytes; a record has at most {LARGEST_FILE}")
-        data, done = path.read_bytes(), path.with_name("DONE")
+        data = path.read_bytes()
+        if path.name != "result.json":
+            return Record.parse(data, once)
+        done = path.with_name("DONE")
         if done.is_file() and _start(done) != hashlib.sha256(data).hexdigest().encode():
             raise ValueError("not what DONE says: the file was changed or damaged")
         record = Record.parse(data, once)
-        in_run = path.name == "result.json" and path.with_name("config.json").exists()
-        if in_run and record.status == "done" and not done.is_file():
+        unfinished = path.with_name("config.json").exists() and not done.is_file()
+        if unfinished and record.status == "done":
             raise ValueError("the run is not finished: there is no DONE")
         return record
     except (OSError, ValueError, RecursionError) as error:
