@@ -44,7 +44,7 @@ def command(task: str) -> None:
     """
 
     made = tasks.make(task)
-    click.echo(f"{task}: {made.summary}. {made.example:.100}")
+    click.echo(f"{task}: {made.summary}. For example {made.example:.100}")
     try:
         _explain(made)
     except Exception as error:

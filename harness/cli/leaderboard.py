@@ -45,12 +45,18 @@ def command() -> None:
 @click.option("--runs", help="Folder of runs to include.")
 @_records
 @_out
-@_markdown
+@click.option(
+    "--markdown",
+    help="The page in Markdown.  [default: leaderboard/LEADERBOARD.md, none with --runs]",
+)
 @click.option("--source", help="Web address of the repository's files, for links.")
 def build_command(
-    runs: str | None, records: str | None, out: str, markdown: str, source: str | None
+    runs: str | None, records: str | None, out: str, markdown: str | None, source: str | None
 ) -> None:
-    """Read records, write LEADERBOARD.md and the site."""
+    """Read records, write LEADERBOARD.md and the site.
+
+    LEADERBOARD.md shows committed records: with --runs it is left alone.
+    """
     from harness.settings.catalog import read_catalog
     from leaderboard.build import build
     from leaderboard.processes import usable
@@ -63,17 +69,21 @@ def build_command(
     if runs is not None and not Path(runs).is_dir():
         what = "a file" if Path(runs).exists() else "not there"
         raise click.UsageError(f"--runs expects a folder, {runs} is {what}")
-    if Path(markdown).is_dir():
+    if markdown is None and runs is None:
+        markdown = "leaderboard/LEADERBOARD.md"
+    page = None if markdown is None else Path(markdown)
+    if page and page.is_dir():
         raise click.UsageError(f"--markdown expects a file, {markdown} is a folder")
     built = Built.now(_address(source))
     fresh = None if runs is None else Path(runs)
-    page = Path(markdown)
-    page.parent.mkdir(parents=True, exist_ok=True)
+    if page:
+        page.parent.mkdir(parents=True, exist_ok=True)
     where = fresh, options.records_folder(records), Path(out), page
     report = build(*where, built, read_catalog(), usable())
     for problem in report.problems:
         click.echo(f"left out: {problem}", err=True)
-    click.echo(f"{report.records} records -> {Path(out) / 'index.html'} and {page}")
+    also = f" and {page}" if page else ""
+    click.echo(f"{report.records} records -> {Path(out) / 'index.html'}{also}")
 
 
 @command.command("open")

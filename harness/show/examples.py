@@ -1,6 +1,6 @@
 """The sequences that a page shows: a prompt and the trained model's answer."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -66,8 +66,14 @@ def sample(task: Task, length: int, *number: int) -> Tensor:
 
 
 def read(task: Task, text: str) -> Tensor:
-    """Encode a prompt (P,) as typed. Errors: TaskError."""
+    """Encode a prompt (P,) as typed; any, where prompts do not determine answers.
+
+    Errors: TaskError.
+    """
     prompt = task.vocab.encode(text)
+    if not task.determined:
+        task.check_length(task.measure(prompt.tolist()))
+        return prompt
     like = sample(task, (task.lengths(4, 40) or task.lengths(1, 1000))[0])
     refusal = TaskError(
         f"{text!r} is not a prompt of {task.name}: expected one such as {task.vocab.decode(like)}"
@@ -96,8 +102,15 @@ def answer(
     mode: str | None = None,
 ) -> Example:
     """Let the model answer a prompt (P,). Errors: PositionError."""
-    truth, length = task.solve(prompt.tolist()), task.measure(prompt.tolist())
+    length = task.measure(prompt.tolist())
+    try:
+        truth = task.solve(prompt.tolist())
+    except TaskError:
+        if task.determined:
+            raise
+        truth = [0] * task.max_tokens(length)[1]  # only how many is read
     batch = to_sequences(Batch(prompt[None], torch.tensor([truth])), task, model.track)
+    batch = replace(batch, prompt=len(prompt))  # in text that is 1: all of it is trained on
     answer = written(model.eval(), batch, length, positions(length), mode, config.eval)
     answer = answer[:, -batch.last :]
     before = batch.inputs.shape[1] - batch.last + batch.causal

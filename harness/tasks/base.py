@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from inspect import signature
+from textwrap import shorten
 from typing import ClassVar
 
 import torch
@@ -22,7 +23,8 @@ class Vocab:
     """The symbols of a task; the id of a symbol is its index.
 
     Two ids follow the symbols: `pad` (no token) and `eos` (end of the answer). Both decode to "".
-    `separator` is written between symbols ("" or " ").
+    `separator` is written between symbols ("" or " "). `typed` are characters that `encode` reads
+    as symbols.
 
     >>> vocab = Vocab(("0", "1", "="))
     >>> vocab.encode("01=").tolist(), vocab.decode([0, 1, 2, vocab.eos])
@@ -31,6 +33,7 @@ class Vocab:
 
     symbols: tuple[str, ...]
     separator: str = ""
+    typed: tuple[tuple[str, str], ...] = ()
 
     @property
     def pad(self) -> int:
@@ -49,12 +52,13 @@ class Vocab:
 
     def encode(self, text: str) -> Tensor:
         """Return the ids (S,) of a text, int64. Errors: TaskError for an unknown symbol."""
-        ids, rest = [], text
+        ids, rest = [], reduce(lambda own, pair: own.replace(*pair), self.typed, text)
         longest_first = sorted(self.symbols, key=len, reverse=True)
         while rest := rest.strip() if self.separator == " " else rest:
             symbol = next((s for s in longest_first if self._starts(rest, s)), None)
             if symbol is None:
-                raise TaskError(f"unknown symbol at {rest[:12]!r}; known: {' '.join(self.symbols)}")
+                known = shorten(" ".join(self.symbols), 300, placeholder=" ...")
+                raise TaskError(f"unknown symbol at {rest[:12]!r}; known: {known}")
             ids.append(self.symbols.index(symbol))
             rest = rest[len(symbol) :]
         return torch.tensor(ids, dtype=torch.int64)

@@ -47,7 +47,7 @@ def read_corpus(source: str, path: str | None = None) -> Corpus:
     if not test or len(train) < LEAST:
         raise ValueError(
             f"the text needs a file of at least {LEAST:,} bytes to test on, and as many bytes in "
-            f"others to train on; {path or source} has {len(large)} such files"
+            f"others to train on; in {path or source} are {len(large)}, of {len(files)}, that large"
         )
     checksum = 0
     for name, text in sorted(files.items()):
@@ -116,7 +116,8 @@ SOURCES = {"python": _python, "kjv": _kjv}
 def _folder(path: Path) -> dict[str, bytes]:
     """Return the different files of a folder, without links and hidden ones."""
     if not path.is_dir():
-        raise ValueError(f"path must be a folder of text files, was {path}")
+        what = f"the file {path}; its folder is {path.parent}" if path.exists() else f"no {path}"
+        raise ValueError(f"path must be a folder of text files, there is {what}")
     every = ((one.relative_to(path), one) for one in sorted(path.rglob("*")))
     files = {
         name.as_posix(): one

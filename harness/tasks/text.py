@@ -50,7 +50,7 @@ class Text(Task):
     determined = False
     versioned_by = ("path",)
     tuning_set = "validation"
-    vocab = Vocab(tuple(map(_symbol, range(256))))
+    vocab = Vocab(tuple(map(_symbol, range(256))), typed=(("\n", SHOWN[10]), ("\t", SHOWN[9])))
     min_length = 2
     max_length = LONGEST
 

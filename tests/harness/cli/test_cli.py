@@ -198,7 +198,7 @@ def test_check_stops_at_an_encoding_that_is_random(call, monkeypatch):
     assert out.splitlines()[-1] == "the other checks need one that computes the same twice"
 
 
-def test_leaderboard_build(call, tmp_path):
+def test_leaderboard_build(call, tmp_path, monkeypatch):
     records = tmp_path / "records"
     records.mkdir()
     out = [*("--out", tmp_path / "site"), *("--markdown", tmp_path / "LEADERBOARD.md")]
@@ -206,6 +206,12 @@ def test_leaderboard_build(call, tmp_path):
     assert code == 0
     assert "0 records" in text
     assert (tmp_path / "site" / "index.html").is_file()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    own = ("--runs", "runs", "--out", "mine", "--records", records)
+    assert call("leaderboard", "build", *own)[0] == 0
+    assert (tmp_path / "mine" / "index.html").is_file()
+    assert not (tmp_path / "leaderboard").exists()  # LEADERBOARD.md shows committed records
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="xdg-open is Linux's")

@@ -8,6 +8,7 @@ import torch
 from harness import tasks
 from harness.cli import try_run
 from harness.show import examples
+from harness.tasks.base import TaskError
 from harness.training import evaluate
 
 
@@ -46,6 +47,22 @@ def test_a_prompt_of_text_may_end_in_any_byte():
     for number in (1, 2):
         prompt = examples.sample(task, 100, number)
         assert torch.equal(examples.read(task, task.vocab.decode(prompt)), prompt)
+
+
+def test_any_text_is_continued_and_not_judged(config_of, monkeypatch):
+    task, prompt = tasks.make("text"), "occurs\nin no file: "
+    typed = "occurs⏎in no file: "
+    ids = examples.read(task, prompt)
+    assert task.vocab.decode(ids) == typed
+    with pytest.raises(TaskError, match="does not occur"):
+        task.solve(ids.tolist())
+    a = task.vocab.id("a")
+    monkeypatch.setattr(
+        examples, "written", lambda _, batch, *more: batch.inputs[:, -batch.last :] * 0 + a
+    )
+    model = SimpleNamespace(track="text", eval=lambda: None)
+    trainer = SimpleNamespace(task=task, model=model, config=config_of("nope"))
+    assert try_run.answer(trainer, prompt) == typed + "a" * len(prompt)
 
 
 def said(monkeypatch, config, name, prompt, answer, track="decoder"):
