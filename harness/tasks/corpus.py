@@ -47,7 +47,8 @@ def read_corpus(source: str, path: str | None = None) -> Corpus:
     if not test or len(train) < LEAST:
         raise ValueError(
             f"the text needs a file of at least {LEAST:,} bytes to test on, and as many bytes in "
-            f"others to train on; in {path or source} are {len(large)}, of {len(files)}, that large"
+            f"others to train on; of {len(files)} different files in {path or source} {len(large)} "
+            f"{'is' if len(large) == 1 else 'are'} that large"
         )
     checksum = 0
     for name, text in sorted(files.items()):

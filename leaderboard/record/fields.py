@@ -44,7 +44,7 @@ def _task(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_+-]{0,63}(\([A-Za-z0-9_=,.+/-]{1,100}\))?", text):
         raise ValueError(
             "expected a task's name of up to 64 letters, digits and _+-, and its options, of up to "
-            "100 letters, digits and _=,.+/-, in parentheses; for a file, give a shorter path"
+            "100 letters, digits and _=,.+/-, in parentheses; to a path with others, make a link"
         )
     return text
 

@@ -72,13 +72,12 @@ class Table:
         """A description of how the settings differ from the protocol's own."""
         if self.policy == PROTOCOL:
             return "the protocol's own"
-        if tuning := self.first.provenance.tuning:
-            return f"tuned: {tuning.grid_words()}" + f"; {self.version}" * bool(self.version)
-        if self.version:
-            return self.version
         changes = [_in_words(*change) for change in self.changes]
         changes[4:] = [f"{len(changes) - 4} more"] * (len(changes) > 4)
-        return ", ".join(changes) or f"settings {self.first.shared_hash}"
+        other = self.version or ", ".join(changes)
+        if tuning := self.first.provenance.tuning:
+            return f"tuned: {tuning.grid_words()}" + f"; {other}" * bool(other)
+        return other or f"settings {self.first.shared_hash}"
 
     def settings(self) -> list[tuple[str, str]]:
         """Return every setting that the runs share, as ("train.steps", "1500")."""

@@ -96,7 +96,7 @@ def test_the_path_of_a_file_is_refused_in_words(raw, save, options):
     record = raw() | {"task": f"turing_machine({options})"}
     (line,) = check([save(record)]).refused
     assert "digits and _=,.+/-" in line
-    assert "give a shorter path" in line
+    assert "make a link" in line
 
 
 def test_the_command_names_every_forged_record_and_exits_with_1(save):

@@ -37,6 +37,13 @@ def test_encodings_with_different_values_share_one_tuned_table_and_no_other():
     assert "(tuned): lr of 0.001, 0.003; steps of 1000, 1500; 2 encodings, 4 runs" in text
 
 
+def test_what_else_differs_in_a_tuned_table_is_named():
+    raw = tuned_record()
+    raw["config"]["train"]["batch"] = 7
+    groups = tables([read(raw_record()), read(raw)])
+    assert groups[1].settings_name == "tuned: lr of 0.001, 0.003; steps of 1000, 1500; batch 7"
+
+
 def test_the_site_says_what_was_tuned(tmp_path):
     records = [read(tuned_record("rope", s)) for s in (0, 1)]
     groups = tables(records)
