@@ -33,8 +33,10 @@ def write_whole(path: Path, content: bytes | Iterator[bytes], durable: bool = Fa
                 file.flush()
                 os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:  # a full disk names none
+            error.filename = str(path)
         raise
     if durable:
         flush_folder(path.parent)

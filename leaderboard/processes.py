@@ -74,11 +74,12 @@ def beside(part: Callable[[], T], processes: int = 1) -> Iterator[Callable[[], T
     try:
         yield result
     finally:
-        copy.kill()
+        copy.terminate()
         copy.join()
 
 
 def _answer(part: Callable[[], Any], sender: Connection, parent: int) -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # takes half a file away first
     _begin((), parent)
     try:
         sender.send((part(), None))

@@ -225,11 +225,7 @@ def make(name: str | Spec, shape: Shape | None = None, **options: Any) -> Encodi
     spec = check(replace(spec, options={**spec.options, **options}))
     cls = _entry(spec.name).load()
     check_values(spec, cls)
-    if spec.inner is not None and cls.wraps is None:
-        wrappers = ", ".join(entry.name for entry in entries().values() if entry.wraps)
-        raise SpecError(
-            f"{spec.name} cannot wrap {spec.inner.name}: only {wrappers} can stand before a colon"
-        )
+    check_wraps(spec, cls)
     return _build(cls, spec, shape, *(partial(make, inner) for inner in whole(spec).wrapped))
 
 
@@ -240,6 +236,15 @@ def _build(cls: type[Encoding], spec: Spec, *args: Any) -> Encoding:
         raise
     except ValueError as error:
         raise SpecError(f"{spec}: {error}") from error
+
+
+def check_wraps(spec: Spec, cls: type[Encoding]) -> None:
+    """Check that a class wraps another encoding if the text has one. Errors: SpecError."""
+    if spec.inner is not None and cls.wraps is None:
+        wrappers = ", ".join(entry.name for entry in entries().values() if entry.wraps)
+        raise SpecError(
+            f"{spec.name} cannot wrap {spec.inner.name}: only {wrappers} can stand before a colon"
+        )
 
 
 def check_values(spec: Spec, cls: type) -> None:

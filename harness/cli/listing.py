@@ -73,7 +73,7 @@ def _listed(describe: Callable[[str], list[Facts]], name: str) -> list[Facts]:
 
 def encoding(text: str) -> list[Facts]:
     """Describe the outermost encoding of a spec, then what it wraps."""
-    from pezoo.registry import check, check_values, entries, parse, second_names
+    from pezoo.registry import check, check_values, check_wraps, entries, parse, second_names
 
     typed = parse(text)
     spec = check(typed)
@@ -84,6 +84,7 @@ def encoding(text: str) -> list[Facts]:
     while specs:
         cls = entries()[specs[0].name].load()
         check_values(specs[0], cls)
+        check_wraps(specs[0], cls)
         found.append(_encoding(specs[0], cls))
         specs = [*specs[0].wrapped, *specs[1:]]
     return found

@@ -48,7 +48,9 @@ def stale(tables: Sequence[Table], path: Path, catalog: Catalog | None = None) -
     """Return one line for each page or picture that is out of date."""
     expected = _expected(tables, path, catalog)
     changed = [
-        one for one, text in expected.items() if not one.is_file() or one.read_text("utf-8") != text
+        one
+        for one, text in expected.items()
+        if not one.is_file() or one.read_text("utf-8", errors="replace") != text
     ]
     needless = [one for one in _beside(path) if one not in expected]
     hint = "run pezoo leaderboard build"

@@ -29,7 +29,7 @@ class XPos(RoPE):
     Options: base and layout as in rope; gamma, scale_base. For a scale_base of 1e30 it is rope.
     Errors: those of rope; PositionError from 32,696 on, with the default options, where keys would
     leave the range of float32 and bfloat16. That of float16 ends near 4,500: use another dtype.
-    ValueError for a gamma or scale_base that is not above 0.
+    ValueError for a gamma beyond 1e-30 to 1e30, and for a scale_base that is not above 0.
 
     Paper: Sun et al. 2023, "A Length-Extrapolatable Transformer", whose attention in blocks at
     test time is not part of this. It is for decoders: later keys would grow. Released
@@ -55,8 +55,11 @@ class XPos(RoPE):
         **sizes: Unpack[Sizes],
     ) -> None:
         super().__init__(shape, base=base, layout=layout, **sizes)
-        if not (gamma > 0 and scale_base > 0):
-            raise ValueError(f"gamma and scale_base must be above 0, got {gamma} and {scale_base}")
+        if not (1e-30 < gamma < 1e30 and scale_base > 0):  # float32 holds both
+            raise ValueError(
+                f"gamma must be between 1e-30 and 1e30, and scale_base above 0, got {gamma} and "
+                f"{scale_base}"
+            )
         self.gamma, self.scale_base = gamma, scale_base
         self.max_len = int(LARGEST * scale_base / math.log1p(1 / gamma)) + 1
 

@@ -5,10 +5,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from experiment.files import write
 from leaderboard.processes import beside, in_processes
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux")
@@ -72,6 +74,22 @@ def test_an_error_here_ends_the_part_beside() -> None:
     with pytest.raises(ValueError, match="here"), beside(lambda: time.sleep(60), 2):
         raise ValueError("here")
     assert time.monotonic() - began < 30
+
+
+def test_the_part_beside_takes_half_a_file_away_when_it_is_ended(tmp_path: Path) -> None:
+    def half() -> Iterator[bytes]:
+        yield b"half"
+        (tmp_path / "begun").touch()
+        time.sleep(60)
+
+    def there() -> list[str]:
+        return [path.name for path in tmp_path.glob(".runs.csv.*")]
+
+    with beside(lambda: write(tmp_path / "runs.csv", half()), 2):
+        while not (tmp_path / "begun").exists():
+            time.sleep(0.01)
+        assert there()
+    assert not there()
 
 
 def test_no_process_outlives_a_parent_that_ends_at_once(tmp_path: Path) -> None:

@@ -255,6 +255,7 @@ def test_list_gives_an_example_once(call):
     ("line", "words"),
     [
         ("bensh", "bench"),
+        ("list encodings ssmax:rope:nope", "rope cannot wrap nope: only"),
         ("bench --pe 'rope(base=0)' --task copy", "base"),
         ("bench --pe rope,rope --task copy", "twice"),
         ("bench --pe rope", "--task"),
