@@ -35,7 +35,7 @@ def write_whole(path: Path, content: bytes | Iterator[bytes], durable: bool = Fa
         os.replace(temporary, path)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename is None:  # a full disk names none
+        if isinstance(error, OSError) and error.errno and not error.filename:  # a full disk
             error.filename = str(path)
         raise
     if durable:
