@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from leaderboard.catalog import Catalog
-from leaderboard.processes import beside, in_processes
+from leaderboard.processes import in_processes
 from leaderboard.record.read import kept_predictions, load, uncollected
 from leaderboard.render import site
 from leaderboard.render.markdown import write_markdown
@@ -46,13 +46,11 @@ def build(
     found, problems = load([records] if runs is None else [records, runs], once=False)
     refused, known = len(problems), {record.run for record in found}
     predictions = kept_predictions(runs, known, problems) if runs else {}
-    site.claim(out)
-    with beside(partial(site.write_downloads, found, predictions, out), processes) as downloads:
-        every = tables(found, catalog)
-        also = [partial(write_markdown, every, markdown, catalog)] if markdown else []
+    every = tables(found, catalog)
+    also = [partial(write_markdown, every, markdown, catalog)] if markdown else []
 
-        def share(work: Sequence[site.Work]) -> list[list[Path]]:
-            return [*in_processes([*work[:1], *also, *work[1:]], processes), downloads()]
+    def share(work: Sequence[site.Work]) -> list[list[Path]]:
+        return in_processes([*work[:1], *also, *work[1:]], processes)
 
-        paths = site.build(every, found, out, refused, catalog, built, predictions, share)
+    paths = site.build(every, found, out, refused, catalog, built, predictions, share)
     return BuildReport(tuple(paths), len(found), tuple(problems))

@@ -5,18 +5,15 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from multiprocessing import get_context
-from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
-KILLED = "a process of the build was killed"
 _parts: Sequence[Callable[[], Any]] = ()  # of a copy
 
 
@@ -44,47 +41,7 @@ def in_processes(parts: Sequence[Callable[[], T]], processes: int = 1) -> list[T
         with ProcessPoolExecutor(*copies) as pool:
             return [*pool.map(_part, range(len(parts)))]
     except BrokenProcessPool:
-        raise ChildProcessError(KILLED) from None
-
-
-@contextmanager
-def beside(part: Callable[[], T], processes: int = 1) -> Iterator[Callable[[], T]]:
-    """Start a part in a copy of this process; yield the function that waits for what it returns.
-
-    With one process the part runs when it is waited for. Errors: as `in_processes`.
-    """
-    if processes == 1:
-        yield part
-        return
-    context = get_context("fork")  # no pool: it has threads, with which later copies are not safe
-    receiver, sender = context.Pipe(duplex=False)
-    copy = context.Process(target=_answer, args=(part, sender, os.getpid()))
-    copy.start()
-    sender.close()
-
-    def result() -> T:
-        try:
-            value, error = receiver.recv()
-        except EOFError:
-            raise ChildProcessError(KILLED) from None
-        if error is not None:
-            raise error
-        return value
-
-    try:
-        yield result
-    finally:
-        copy.terminate()
-        copy.join()
-
-
-def _answer(part: Callable[[], Any], sender: Connection, parent: int) -> None:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # takes half a file away first
-    _begin((), parent)
-    try:
-        sender.send((part(), None))
-    except Exception as error:
-        sender.send((None, error))
+        raise ChildProcessError("a process of the build was killed") from None
 
 
 def _begin(parts: Sequence[Callable[[], Any]], parent: int) -> None:

@@ -77,14 +77,14 @@ def build(
     predictions: Mapping[str, Path] | None = None,
     share: Callable[[Sequence[Work]], list[list[Path]]] = in_processes,
 ) -> list[Path]:
-    """Write the site into `out`, but for `write_downloads`; return the paths, index.html first.
+    """Write the site into `out` and return the paths written, index.html first.
 
     `refused` is the number of files that were not valid records; `predictions` are the files for
-    download, by run; `share` does the work, which may be done in any order, and may add paths that
-    others wrote. Pages of an earlier build that are not among the paths are deleted.
+    download, by run; `share` does the work, which may be done in any order. Pages of an earlier
+    build that this one does not write are deleted.
     Errors: ValueError for a folder `out` with other files, and for folders that are links.
     """
-    claim(out)
+    _claim(out)
     catalog = catalog or Catalog()
     newest = max((record.finished for record in records), default=None)
     common = {
@@ -102,18 +102,12 @@ def build(
     parts = [
         partial(_pages, tables, records, catalog, common),
         partial(_files, tables, records, common["data"]),
+        partial(_downloads, records, common["predictions"]),
         *(partial(_of_runs, records[i : i + TOGETHER], table_of, common) for i in starts),
     ]
     written = list(chain.from_iterable(share([partial(_save, out, part) for part in parts])))
     _forget(out, set(written))
     return written
-
-
-def write_downloads(
-    records: Sequence[Record], predictions: Mapping[str, Path], out: Path
-) -> list[Path]:
-    """Write the table of all runs, the records of each task, and kept predictions."""
-    return _save(out, partial(_downloads, records, predictions))
 
 
 def _save(out: Path, part: Callable[[], Iterator[tuple[str, Content]]]) -> list[Path]:
@@ -269,6 +263,7 @@ def _files(
 def _downloads(
     records: Sequence[Record], predictions: Mapping[str, Path]
 ) -> Iterator[tuple[str, Content]]:
+    """Yield the table of all runs, the records of each task, and kept predictions."""
     yield "runs.csv", runs_as_csv(records)
     for name, some in groupby(records, key=file_of):
         text = "".join(record.text() for record in some)
@@ -282,7 +277,7 @@ def file_of(record: Record) -> str:
     return f"{slug(record.protocol)}.{slug(record.task)}.jsonl.gz"
 
 
-def claim(out: Path) -> None:
+def _claim(out: Path) -> None:
     """Mark a new folder as a site. Errors: ValueError for a folder with other files."""
     for path in (out, *(out / name for name in (*FOLDERS, "static", WRITTEN))):
         if path.is_symlink():

@@ -5,13 +5,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from experiment.files import write
-from leaderboard.processes import beside, in_processes
+from leaderboard.processes import in_processes
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux")
 
@@ -44,52 +42,6 @@ def test_a_killed_process_is_told() -> None:
 
     with pytest.raises(ChildProcessError, match="killed"):
         in_processes([work] * 2, 2)
-
-
-@pytest.mark.parametrize("processes", [1, 2])
-def test_a_part_beside_is_waited_for(processes: int) -> None:
-    with beside(os.getpid, processes) as who:
-        assert (who() == os.getpid()) == (processes == 1)
-
-
-@pytest.mark.parametrize("processes", [1, 2])
-def test_an_error_beside_is_raised_where_the_result_is_asked_for(processes: int) -> None:
-    def work() -> None:
-        raise ValueError("no room")
-
-    with beside(work, processes) as result, pytest.raises(ValueError, match="no room"):
-        result()
-
-
-def test_a_killed_process_beside_is_told() -> None:
-    with (
-        beside(lambda: os.kill(os.getpid(), signal.SIGKILL), 2) as result,
-        pytest.raises(ChildProcessError, match="killed"),
-    ):
-        result()
-
-
-def test_an_error_here_ends_the_part_beside() -> None:
-    began = time.monotonic()
-    with pytest.raises(ValueError, match="here"), beside(lambda: time.sleep(60), 2):
-        raise ValueError("here")
-    assert time.monotonic() - began < 30
-
-
-def test_the_part_beside_takes_half_a_file_away_when_it_is_ended(tmp_path: Path) -> None:
-    def half() -> Iterator[bytes]:
-        yield b"half"
-        (tmp_path / "begun").touch()
-        time.sleep(60)
-
-    def there() -> list[str]:
-        return [path.name for path in tmp_path.glob(".runs.csv.*")]
-
-    with beside(lambda: write(tmp_path / "runs.csv", half()), 2):
-        while not (tmp_path / "begun").exists():
-            time.sleep(0.01)
-        assert there()
-    assert not there()
 
 
 def test_no_process_outlives_a_parent_that_ends_at_once(tmp_path: Path) -> None:
