@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 _out = click.option(
     "--out", default="leaderboard/site", show_default=True, help="Folder of the site."
 )
+PAGE = "leaderboard/LEADERBOARD.md"
 _markdown = click.option(
     "--markdown",
-    default="leaderboard/LEADERBOARD.md",
+    default=PAGE,
     show_default=True,
     help="The page in Markdown.",
 )
@@ -47,7 +48,7 @@ def command() -> None:
 @_out
 @click.option(
     "--markdown",
-    help="The page in Markdown.  [default: leaderboard/LEADERBOARD.md, none with --runs]",
+    help=f"The page in Markdown.  [default: {PAGE}, none with --runs]",
 )
 @click.option("--source", help="Web address of the repository's files, for links.")
 def build_command(
@@ -70,7 +71,7 @@ def build_command(
         what = "a file" if Path(runs).exists() else "not there"
         raise click.UsageError(f"--runs expects a folder, {runs} is {what}")
     if markdown is None and runs is None:
-        markdown = "leaderboard/LEADERBOARD.md"
+        markdown = PAGE
     page = None if markdown is None else Path(markdown)
     if page and page.is_dir():
         raise click.UsageError(f"--markdown expects a file, {markdown} is a folder")
