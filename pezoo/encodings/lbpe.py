@@ -85,14 +85,23 @@ class LBPE(Encoding):
             for parameter in (self.w_hidden, self.b_hidden, self.w_out, self.b_out)
         )
         i, j = ctx.query_pos[:, :, None], ctx.pos[:, None]
-        hidden = b_hidden
-        for (a, b, c), table in zip(self.marks, w_hidden, strict=True):
+        symbols = []
+        for a, b, c in self.marks:
             mark = a * i if not b else b * j if not a else a * i + b * j  # (B|1, T|1, S|1)
             if c:
                 mark = mark + c * ctx.scale_for(self.name)[:, None, None]
-            symbol = mark.clamp(-self.clip, self.clip) + self.clip
+            symbols.append(mark.clamp(-self.clip, self.clip) + self.clip)
+        radix, index = 2 * self.clip + 1, None
+        different = radix ** len(symbols)
+        if different < i.shape[1] * j.shape[2]:  # a long text: each combination of symbols once
+            index = sum(one * radix**at for at, one in enumerate(symbols))  # (B|1, T, S)
+            every = torch.arange(different, device=i.device)
+            symbols = [every // radix**at % radix for at in range(len(symbols))]
+        hidden = b_hidden
+        for symbol, table in zip(symbols, w_hidden, strict=True):
             hidden = hidden + embedding(symbol, table)  # (B|1, T, S, hidden)
-        return (gelu(hidden) @ w_out + b_out).softmax(-1)
+        phi = (gelu(hidden) @ w_out + b_out).softmax(-1)
+        return phi if index is None else embedding(index, phi)
 
     def prf(self, ctx: Context) -> Tensor:
         with torch.no_grad():

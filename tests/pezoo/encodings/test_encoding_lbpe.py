@@ -57,6 +57,23 @@ def test_it_is_the_formula(hint, middle, batch):
                 torch.testing.assert_close(got[b, :, i - 2, j], want, atol=1e-5, rtol=1e-4)
 
 
+def test_long_texts_compute_each_combination_of_symbols_once():
+    encoding = perturbed(LBPE(SHAPE, values=3, hidden=4, clip=1, middle=False)).double()
+    pos = torch.stack([torch.arange(10), torch.arange(10) - 4])
+    kinds = encoding.kinds(encoding.prepare(Context(pos=pos)).at(1, torch.zeros(2, 10, 8)))
+    assert kinds.shape == (2, 10, 10, 3)  # 100 pairs of 3^4 combinations
+    weights = torch.randn(kinds.shape, dtype=torch.float64)
+    (kinds * weights).sum().backward()
+    got = [parameter.grad for parameter in encoding.parameters()]
+    encoding.zero_grad()
+    want = torch.stack(
+        [naive_prf(encoding, 1, i, j) for row in pos.tolist() for i in row for j in row]
+    ).view_as(kinds)
+    torch.testing.assert_close(kinds, want)
+    (want * weights).sum().backward()
+    torch.testing.assert_close(got, [parameter.grad for parameter in encoding.parameters()])
+
+
 def test_beyond_the_clip_far_positions_are_alike():
     prf = perturbed(LBPE(SHAPE)).prf(Context(pos=torch.arange(60)[None]))
     torch.testing.assert_close(prf.sum(-1), torch.ones(60, 60))
