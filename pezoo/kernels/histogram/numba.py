@@ -1,6 +1,6 @@
 """The histogram scan in numba, compiled on first use."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -10,6 +10,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
 from pezoo.compiling import Kernel
+from pezoo.kernels.histogram import numba_active as active
 from pezoo.kernels.histogram import numba_loops as loops
 from pezoo.kernels.histogram.reference import grown
 from pezoo.kernels.simd.vector import LANES
@@ -50,17 +51,40 @@ class Stream(Kernel):
         return *_backward(ctx, last, grad), None, None, None, None
 
 
+class Active(Kernel):
+    """Those results, without gradients, of the bins that differ: see `numba_active`."""
+
+    @staticmethod
+    def forward(ctx: Any, *args: Any) -> tuple[Tensor, Tensor]:
+        *inputs, table, eps, every = args
+        width = table.shape[1]
+        table = _padded(table, -width % loops.BLOCK).contiguous()
+        sums = pad(table.cumsum(0), (0, 0, 1, 0))
+        inputs = [x.contiguous() for x in inputs]
+        size = _size(inputs, table, False, every)
+        b, t, c, _ = inputs[1].shape
+        e, last = table.new_empty(b, t, c, table.shape[1]), table.new_empty(b, c, size.last)
+        more = table.data_ptr(), sums.data_ptr(), last.data_ptr()
+        _run(active.forward, _addresses(inputs), eps, size, e, *more, room=active.scratch_size)
+        return e[..., :width], last
+
+
+def _size(inputs: Sequence[Tensor], table: Tensor, one_sided: bool, every: int) -> loops.Sizes:
+    start, kept, _, source, gamma = inputs
+    _, t, c, j = kept.shape
+    last, sharpened = grown(start.shape[-1], t, j, one_sided), gamma.numel() > 0
+    copied, width = (source.shape[2], every, source.shape[3]), table.shape[1]
+    return loops.Sizes(t, c, j, *copied, start.shape[-1], last, width, one_sided, sharpened)
+
+
 def _forward(
     ctx: Any, inputs: Sequence[Tensor], table: Tensor, eps: float, one_sided: bool, every: int
 ) -> tuple[Tensor, Tensor]:
     """Return the histograms and their product with the table."""
     inputs, table = [x.contiguous() for x in inputs], table.contiguous()
-    start, kept, _, source, gamma = inputs
-    b, t, c, j = kept.shape
-    last, sharpened = grown(start.shape[-1], t, j, one_sided), gamma.numel() > 0
-    copied, width = (source.shape[2], every, source.shape[3]), table.shape[1]
-    size = loops.Sizes(t, c, j, *copied, start.shape[-1], last, width, one_sided, sharpened)
-    h, e = kept.new_empty(b, t, c, last), kept.new_empty(b, t, c, width)
+    size = _size(inputs, table, one_sided, every)
+    b, t, c, _ = inputs[1].shape
+    h, e = table.new_empty(b, t, c, size.last), table.new_empty(b, t, c, size.width)
     _run(loops.forward, _addresses(inputs), eps, size, h, table.data_ptr(), e.data_ptr())
     ctx.save_for_backward(*inputs, table, h)
     ctx.options = eps, size
@@ -87,8 +111,9 @@ def _addresses(tensors: Sequence[Tensor]) -> loops.Inputs:
 
 
 def _run(
-    kernel: Any, x: loops.Inputs, eps: float, size: loops.Sizes, h: Tensor, *more: Any
-) -> None:
+    kernel: Any, x: loops.Inputs, eps: float, size: loops.Sizes, h: Tensor, *more: Any,
+    room: Callable[[loops.Sizes], int] = loops.scratch_size,
+) -> None:  # fmt: skip
     """Run a kernel over all rows, one part for each of torch's threads."""
     rows = h.shape[0] * size.cursors
     number = h.new_tensor(eps).numpy()[()]
@@ -96,7 +121,7 @@ def _run(
     edges = [rows * i // parts for i in range(parts + 1)]
 
     def run(first: int, end: int) -> None:
-        scratch = h.new_empty(loops.scratch_size(size))
+        scratch = h.new_empty(room(size))
         kernel(x, number, size, h.data_ptr(), *more, first, end, scratch.data_ptr())
 
     if parts == 1:

@@ -15,6 +15,7 @@ from pezoo.kernels.backends import REFERENCE, choose
 from pezoo.kernels.histogram.reference import Copy, grown, scan, tokens_seen
 
 SMALL = 1 << 24  # numbers in all histograms, up to which they are held at once
+LARGEST_EPS, SMALLEST_GAMMA, MOST_MOVES = 1e-7, 1.1, 15  # for numba_active
 
 
 def histogram_scan(
@@ -158,9 +159,12 @@ def histogram_stream(
     e_t = sum_i h_t[i] table[i]. The rows of the table are the offsets of the last histogram, -P..P,
     or 0..P one-sided. The other arguments are those of `histogram_scan`.
 
-    Histograms are computed `chunk` steps at a time. Only the state before each chunk is kept, and
-    backward computes the chunk's histograms again, for the cost of one more forward pass. By
-    default all steps form one chunk if that is small; otherwise a chunk has about sqrt(T) steps.
+    Without gradients, numba computes only the bins that sharpening has not emptied, which changes
+    streams by some 10 eps (`numba_active`); with gradients, or a `chunk`, all of them.
+
+    Histograms are computed `chunk` steps at a time. Only the state before each chunk is
+    kept, and backward computes the chunk's histograms again, for the cost of one more forward pass.
+    By default all steps form one chunk if that is small; otherwise a chunk has about sqrt(T) steps.
 
     >>> reset, moves = torch.tensor([[[0.0]]]), torch.tensor([[[[0.7, 0.1, 0.2]]]])
     >>> e, last = histogram_stream(reset, moves, None, torch.tensor([[-1.0], [0.0], [1.0]]))
@@ -182,15 +186,33 @@ def histogram_stream(
         raise ValueError(f"table must be ({bins}, d), got {tuple(table.shape)}")
     if chunk is not None and chunk < 1:
         raise ValueError(f"chunk must be at least 1, got {chunk}")
+    few = chunk is None and _few(reset, moves, gamma, eps, one_sided)
     if chunk is None:
         chunk = t if b * t * c * bins <= SMALL else math.ceil(math.sqrt(t))
     run = partial(_run, gamma=gamma, eps=eps, one_sided=one_sided, every=every)
     with full_precision(reset.device.type):
         table = table.to(reset.dtype)
+        if few:
+            fused: type[Kernel] = import_module("pezoo.kernels.histogram.numba").Active
+            given = shares(reset, moves, gamma, state, copy, every)
+            found: tuple[Tensor, Tensor] = fused.apply(*given, table, eps, every)
+            return found
         if chunk >= t:
             return run(reset, moves, table, state, *(copy or ()))
         state = reset.new_ones(b, c, 1) if state is None else state
         return _in_parts(run, chunk, (reset, moves, *(copy or ())), table, state)
+
+
+def _few(reset: Tensor, moves: Tensor, gamma: Tensor | None, eps: float, one_sided: bool) -> bool:
+    """Return True if few bins need computing: sharpening leaves a low and even floor elsewhere.
+
+    Where gamma is close to 1 or eps large, the floor grows for many steps after a bin is reached.
+    """
+    if torch.is_grad_enabled() or gamma is None or one_sided or eps > LARGEST_EPS:
+        return False
+    if choose("histogram", reset) != "numba" or moves.shape[-1] > MOST_MOVES:
+        return False
+    return float(gamma.min()) >= SMALLEST_GAMMA
 
 
 def _run(

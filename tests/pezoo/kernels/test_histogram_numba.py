@@ -9,6 +9,7 @@ import torch
 pytest.importorskip("numba")
 
 from pezoo.kernels.histogram import histogram_scan
+from pezoo.kernels.histogram import numba_active as active
 from pezoo.kernels.histogram import numba_loops as loops
 from pezoo.kernels.histogram.reference import grown, tokens_seen
 
@@ -61,6 +62,19 @@ def test_nothing_is_read_or_written_outside_of_the_arrays(dtype, moves, one_side
             for first_row, end in ((0, middle), (middle, b * c)):
                 scratch[:] = np.nan
                 loop(*given, *own, first_row, end, scratch.ctypes.data)
+        if gamma and not one_sided:
+            below = guarded((bins + 1) * width, 0)
+            below.reshape(-1, width)[1:] = table.reshape(bins, width).cumsum(0)
+            last, few = guarded(b * c * bins, np.nan), guarded(n * width, np.nan)
+            room = guarded(active.scratch_size(size), np.nan)
+            more = table.ctypes.data, below.ctypes.data, last.ctypes.data
+            for first_row, end in ((0, middle), (middle, b * c)):
+                room[:] = np.nan
+                own = *more, first_row, end, room.ctypes.data
+                active.forward(addresses(x), dtype(1e-8), size, few.ctypes.data, *own)
+            np.testing.assert_allclose(few, streams, atol=1e-5)
+            want = out.reshape(b, t, c * bins)[:, -1].ravel()
+            np.testing.assert_allclose(last, want, atol=1e-6)
         assert np.isfinite(out).all()
         assert np.isfinite(streams).all()
         assert all(np.isfinite(array).all() for array in d)

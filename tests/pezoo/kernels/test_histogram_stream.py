@@ -83,6 +83,57 @@ def test_the_stream_is_the_scan_times_the_table(size, seed, chunk, options):
         torch.testing.assert_close(a, b, atol=1e-9, rtol=1e-7)
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    size=st.tuples(st.integers(1, 3), st.integers(1, 60), st.integers(1, 5)),
+    seed=st.integers(0, 99),
+    sure=st.sampled_from([0.0, 5.0, 30.0]),
+    eps=st.sampled_from([1e-8, 1e-12]),
+    options=st.fixed_dictionaries(
+        {
+            "seen": st.sampled_from([0, 1, 30]),
+            "copy": st.booleans(),
+            "kind": st.integers(1, 3),
+            "d": st.sampled_from([1, 33]),
+            "every": st.integers(1, 3),
+        }
+    ),
+)
+def test_without_gradients_the_bins_that_differ_are_enough(size, seed, sure, eps, options):
+    given_ = draw(*size, seed, **options)
+    with torch.no_grad():
+        given_["gamma"] = 1.1 + given_["gamma"] - 1
+        moves = given_["moves"]
+        given_["moves"] = (moves.log() + sure * torch.randn_like(moves)).softmax(-1)
+        given_["reset"] = given_["reset"] ** (1 + sure)
+        got = histogram_stream(**given_, eps=eps)
+        want = histogram_stream(**given_, eps=eps, chunk=size[1])
+    for a, b in zip(got, want, strict=True):
+        torch.testing.assert_close(a, b, atol=20 * eps * options["d"], rtol=0)
+
+
+@pytest.mark.parametrize(
+    "change", [{"eps": 1e-3}, {"gamma": torch.tensor([1.05, 2.0], dtype=D)}, {"gamma": None}]
+)
+def test_where_sharpening_leaves_no_even_floor_every_bin_is_computed(change):
+    given_ = draw(1, 20, 2, seen=3) | change
+    with torch.no_grad():
+        for a, b in zip(
+            histogram_stream(**given_), histogram_stream(**given_, chunk=20), strict=True
+        ):
+            assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("name", ["reset", "moves", "gamma", "state"])
+def test_without_gradients_a_nan_is_not_hidden(name):
+    given_ = draw(1, 9, 2, seen=2)
+    with torch.no_grad():
+        (given_[name][0] if name == "gamma" else given_[name][0, -1, 0]).fill_(math.nan)
+        e, last = histogram_stream(**given_)
+    assert e[0, -1].isnan().any()
+    assert last.isnan().any()
+
+
 def test_inputs_without_gradients_get_none():
     given_ = draw(2, 7, 2, seen=1, copy=True)
     want = results(histogram_stream(**given_, chunk=3), given_)
