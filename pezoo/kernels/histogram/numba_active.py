@@ -8,6 +8,7 @@ Two arrays take turns as `old` and `new`. valid[k] is the step before which vect
 written; where it was not, it is filled with the floor before it is read.
 """
 
+import math
 from typing import Any
 
 from pezoo.kernels.histogram.numba_loops import BLOCK, Inputs, Sizes, fill, sources_of, step_of
@@ -27,6 +28,9 @@ from pezoo.kernels.simd.vector import (
 )
 
 NEAR = 0.01
+# Beyond these the floor is high, or grows for many steps after a bin is reached: all bins in reach
+# are computed.
+LARGEST_EPS, SMALLEST_GAMMA = 1e-7, 1.1
 Pointer = Any
 Lanes = Any
 
@@ -104,19 +108,25 @@ def _move(
 
 @inline
 def _sharpen(
-    h: Pointer, todo: Pointer, n: int, raw: Lanes, others: int, gamma: Lanes, zero: Lanes
-) -> tuple[Any, Lanes]:
-    """Set h to h^gamma times a number; return the floor, and the factor that makes the sum 1.
+    h: Pointer, todo: Pointer, n: int, low: int, high: int, raw: Lanes, others: int,
+    gamma: Lanes, zero: Lanes,
+) -> tuple[Any, Lanes]:  # fmt: skip
+    """Set h to h^gamma times a number, and to 0 outside of bins low..high-1.
 
-    raw is the floor before; so many `others` have it.
+    Return the floor, and the factor that makes the sum 1. raw is the floor before; so many `others`
+    have it.
     """
     terms, powers, gamma = log_terms(zero), power_terms(zero), gamma * UNIT
     every, top, power = zero, log2(raw, terms), zero
     for a in range(n):
         moved = load(h, todo[a] * LANES)
         every, log = every + moved, log2(moved, terms)  # log2 gives numbers for NaNs
-        store(h, todo[a] * LANES, log)
-        top = larger(log, top)
+        i, top = todo[a] * LANES, larger(log, top)
+        store(h, i, log)
+        for j in range(i, min(low, i + LANES)):
+            h[j] = -math.inf
+        for j in range(max(high, i), i + LANES):
+            h[j] = -math.inf
     shift = 0 - gamma * highest(top)
     for a in range(n):
         one = exp2(shift + gamma * load(h, todo[a] * LANES), powers)
@@ -187,8 +197,8 @@ def forward(
 
 @inline
 def _begin(
-    x: Inputs, row: int, size: Sizes, eps: float, old: Pointer, valid: Pointer, queued: Pointer,
-    active: Pointer,
+    x: Inputs, row: int, size: Sizes, eps: float, near: Any, old: Pointer, valid: Pointer,
+    queued: Pointer, active: Pointer,
 ) -> tuple[Any, int, Any]:  # fmt: skip
     """Load the state into old; return its floor, the number of active vectors, and its mass."""
     start, low = beyond(x.start, row * size.first), _zero(size) - size.first // 2
@@ -200,7 +210,7 @@ def _begin(
     floor, mass = 0 - highest(least), total(every)
     for i in range(whole, size.first):
         floor, mass = min(floor, start[i]), mass + start[i]
-    floor = floor if floor <= eps else 0 * floor
+    floor = floor if floor <= eps and near > 0 else 0 * floor
     for k in range(_width(size) // LANES):
         valid[k] = queued[k] = -1
     n = 0
@@ -213,7 +223,7 @@ def _begin(
             for j in range(max(i, low), min(i + LANES, high)):
                 old[j] = start[j - low]
             here = load(old, i)
-        if highest(here) - floor > NEAR * eps:
+        if highest(here) - floor > near:
             store(old, i, here)
             valid[k], active[n] = 0, k
             n += 1
@@ -229,25 +239,28 @@ def _row(
     old, new = beyond(lines, width), beyond(lines, 2 * width)
     valid, queued = marks, beyond(marks, vectors)
     active, todo = beyond(marks, 2 * vectors), beyond(marks, 3 * vectors)
-    floor, n, mass = _begin(x, row, size, eps, old, valid, queued, active)
     none, gamma, low, high = 0 * splat(eps, load(lines, 0)), x.gamma[row], 0, 0
+    near = NEAR * eps if eps <= LARGEST_EPS and gamma >= SMALLEST_GAMMA else -1.0
+    floor, n, mass = _begin(x, row, size, eps, near, old, valid, queued, active)
     for t in range(size.steps):
         place = (row // size.cursors * size.steps + t) * size.cursors + row % size.cursors
         reach = size.first // 2 + size.moves // 2 * (t + 1)
         low, high = _zero(size) - reach, _zero(size) + reach + 1
-        count = _queue(x, place, t, size, NEAR * eps, low, high, active, n, queued, todo)
+        count = _queue(x, place, t, size, near, low, high, active, n, queued, todo)
         for a in range(count):
             for k in range(todo[a] - 1, todo[a] + 2):
                 if valid[k] != t:
                     store(old, k * LANES, none + floor)
                     valid[k] = t
         _move(old, new, x, place, t, size, mass, none + eps, todo, count)
-        others, stay = max(high - low - LANES * count, 0), 0 * floor
+        others = max(high - low - LANES * count, 0) if near > 0 else 0
+        stay = 0 * floor
         for j in range(size.moves):
             stay = stay + x.kept[place * size.moves + j]
         raw = none + (stay * floor + eps)
-        floor, factor = _sharpen(new, todo, count, raw, others, none + gamma, none)
-        n = _keep(new, todo, count, factor, floor, NEAR * eps, t, valid, active)
+        floor, factor = _sharpen(new, todo, count, low, high, raw, others, none + gamma, none)
+        floor = floor if near > 0 else 0 * floor
+        n = _keep(new, todo, count, factor, floor, near, t, valid, active)
         mass, e = 1 + 0 * mass, beyond(streams, place * size.width)
         _superpose(new, floor, active, n, low, high, table, none + floor, sums, size, e)
         old, new = new, old

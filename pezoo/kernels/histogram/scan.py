@@ -15,7 +15,7 @@ from pezoo.kernels.backends import REFERENCE, choose
 from pezoo.kernels.histogram.reference import Copy, grown, scan, tokens_seen
 
 SMALL = 1 << 24  # numbers in all histograms, up to which they are held at once
-LARGEST_EPS, SMALLEST_GAMMA, MOST_MOVES = 1e-7, 1.1, 15  # for numba_active
+MOST_MOVES = 15  # whose steps numba_active takes
 
 
 def histogram_scan(
@@ -186,7 +186,8 @@ def histogram_stream(
         raise ValueError(f"table must be ({bins}, d), got {tuple(table.shape)}")
     if chunk is not None and chunk < 1:
         raise ValueError(f"chunk must be at least 1, got {chunk}")
-    few = chunk is None and _few(reset, moves, gamma, eps, one_sided)
+    few = chunk is None and not (torch.is_grad_enabled() or gamma is None or one_sided)
+    few = few and choose("histogram", reset) == "numba" and moves.shape[-1] <= MOST_MOVES
     if chunk is None:
         chunk = t if b * t * c * bins <= SMALL else math.ceil(math.sqrt(t))
     run = partial(_run, gamma=gamma, eps=eps, one_sided=one_sided, every=every)
@@ -201,18 +202,6 @@ def histogram_stream(
             return run(reset, moves, table, state, *(copy or ()))
         state = reset.new_ones(b, c, 1) if state is None else state
         return _in_parts(run, chunk, (reset, moves, *(copy or ())), table, state)
-
-
-def _few(reset: Tensor, moves: Tensor, gamma: Tensor | None, eps: float, one_sided: bool) -> bool:
-    """Return True if few bins need computing: sharpening leaves a low and even floor elsewhere.
-
-    Where gamma is close to 1 or eps large, the floor grows for many steps after a bin is reached.
-    """
-    if torch.is_grad_enabled() or gamma is None or one_sided or eps > LARGEST_EPS:
-        return False
-    if choose("histogram", reset) != "numba" or moves.shape[-1] > MOST_MOVES:
-        return False
-    return float(gamma.min()) >= SMALLEST_GAMMA
 
 
 def _run(
