@@ -25,7 +25,7 @@ class Example:
     prompt: int  # tokens
     ids: Tensor  # (1, S) prompt and answer
     tokens: tuple[str, ...]  # S words
-    wrong: tuple[bool, ...]  # S, the tokens that make the answer wrong
+    wrong: tuple[bool, ...]  # S, the tokens that make the answer wrong; none where many answers fit
     truth: str
     planned: int  # the number of tokens that decoding planned for
     inputs: Tensor  # (1, T) what the model reads
@@ -116,7 +116,7 @@ def answer(
     before = batch.inputs.shape[1] - batch.last + batch.causal
     out = torch.cat([batch.inputs[:, :before], answer], 1)
     hit, right = judge(task, answer, batch)
-    differs = batch.counted[:, -batch.last :] & ~hit & ~right[:, None]
+    differs = batch.counted[:, -batch.last :] & ~hit & ~right[:, None] & task.determined
     wrong = [False] * before + differs[0].tolist()
     ends = (answer[0] == task.vocab.eos).nonzero()
     stop = before + int(ends[0]) + 1 if len(ends) and batch.causal else out.shape[1]

@@ -140,11 +140,14 @@ def scores(record: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]]]]:
 
 
 def curves(points: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
-    """Draw the learning curves: exact match on the training lengths, and that step's loss."""
+    """Draw the learning curves: exact match on the training lengths, and that step's loss.
+
+    A curve without numbers, such as exact match of text, is left out.
+    """
     return [
         (label, plots.curve(label, [(p["step"], p[key]) for p in points], label, top))
         for key, label, top in (("exact", "exact match", 1.0), ("loss", "batch loss", None))
-        if points
+        if any(p[key] is not None for p in points)
     ]
 
 

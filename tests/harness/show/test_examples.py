@@ -63,6 +63,7 @@ def test_any_text_is_continued_and_not_judged(config_of, monkeypatch):
     model = SimpleNamespace(track="text", eval=lambda: None)
     trainer = SimpleNamespace(task=task, model=model, config=config_of("nope"))
     assert try_run.answer(trainer, prompt) == typed + "a" * len(prompt)
+    assert not any(examples.answer(model, task, trainer.config, ids).wrong)
 
 
 def said(monkeypatch, config, name, prompt, answer, track="decoder"):

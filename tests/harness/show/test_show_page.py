@@ -147,6 +147,25 @@ def test_hostile_text_in_a_run_stays_text(runs):
     assert found.text.count(evil) >= 11
 
 
+def test_of_text_bits_are_shown_and_no_verdict(runs, example):
+    root, made = runs
+    record = find(made["learned"], str(root))
+    trainer = started(config_of(record))
+    config, record = trainer.config.replace(track="text"), record.data()
+    score = record["scores"]["last"][0] | {"bits": 1.5, "gain": -0.25}
+    record["scores"] = {"last": [score, score | {"gain": None}]}
+    record["learning"] = [{"step": 10, "loss": 2.0, "exact": None}]
+    run = FinishedRun(record, config, trainer.task, trainer.model, trainer.model)
+    found = Page(page(run, Inspection([example()], [], [])))
+    words = found.text.split("training lengths, during")[0].split("longer than in training.")[1]
+    assert "last1.5001.500" in "".join(words.split())
+    assert "last-0.250" in "".join(words.split())
+    assert "batch loss" in found.pictures
+    assert "exact match" not in found.pictures
+    assert "Right." not in found.text
+    assert "in the file" in found.text
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [
