@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlencode
 
+from filelock import FileLock
+
 from experiment.files import slug, write
 from leaderboard.catalog import HOOKS, Catalog
 from leaderboard.escape import script_json
@@ -44,6 +46,7 @@ Work = Callable[[], list[Path]]  # writes files, returns their paths
 # From these, pages of earlier builds go.
 FOLDERS = ("task", "encoding", "run", "data", "pictures", SITE_RECORDS)
 TOGETHER = 200  # runs whose pages one process writes before it takes the next
+LOCK = ".lock"
 WRITTEN = "files.txt"  # what a build wrote into them, one path per line: nothing else ever goes
 
 
@@ -105,8 +108,9 @@ def build(
         partial(_downloads, records, common["predictions"]),
         *(partial(_of_runs, records[i : i + TOGETHER], table_of, common) for i in starts),
     ]
-    written = list(chain.from_iterable(share([partial(_save, out, part) for part in parts])))
-    _forget(out, set(written))
+    with FileLock(out / LOCK):  # of two builds the second waits: it would delete the first's pages
+        written = list(chain.from_iterable(share([partial(_save, out, part) for part in parts])))
+        _forget(out, set(written))
     return written
 
 

@@ -21,6 +21,7 @@ from xml.etree import ElementTree
 
 import pandas
 import pytest
+from filelock import FileLock, Timeout
 from made_records import markdown, raw_record, text_record
 from parsed import Page
 
@@ -32,6 +33,7 @@ from harness.settings.catalog import read_catalog
 from leaderboard.build import build as build_site
 from leaderboard.catalog import Catalog, PRFMaps
 from leaderboard.escape import script_json
+from leaderboard.processes import in_processes
 from leaderboard.record.read import Record, load
 from leaderboard.render import columns, site
 from leaderboard.render.bibliography import ENTRIES, cited
@@ -776,6 +778,19 @@ def test_text_is_scored_in_bits_and_by_what_longer_context_saves(save, tmp_path)
     assert len(levels) == 3  # 2, 3 and 4 bits
     assert levels == sorted(levels, reverse=True)
     assert [line[5] for line in runs_data(map(Record.of, runs))] == ["done"] * 6
+
+
+def test_two_builds_into_one_folder_take_turns(raw, save, tmp_path):
+    out, (records, _) = tmp_path / "out", load([save(raw())])
+
+    def share(work):
+        with pytest.raises(Timeout):
+            FileLock(out / ".lock", timeout=0).acquire()
+        return in_processes(work)
+
+    assert site.build(tables(records), records, out, share=share)
+    with FileLock(out / ".lock", timeout=0):
+        assert (out / "index.html").is_file()
 
 
 def test_what_an_interrupted_build_left_goes_with_the_next(raw, save, tmp_path):
