@@ -80,14 +80,14 @@ class DAPE(Wrapper):
 
     def adapted(self, both: Tensor, ctx: Pass) -> Tensor:
         """Return f of the logits and the bias: (B, 2H, T, S) -> (B, H, T, S)."""
-        hidden = leaky_relu(self.layer(both, "in", ctx))
+        hidden = leaky_relu(self.layer(both, "in", ctx), inplace=True)
         return self.layer(hidden, "out", ctx)
 
     def layer(self, x: Tensor, name: str, ctx: Pass) -> Tensor:
         """Return a linear layer over the heads of x (B, n, T, S), the same for each pair."""
         w, b = (getattr(self, f"{part}_{name}")[ctx.layer].to(x.dtype) for part in "wb")
-        out: Tensor = torch.einsum("on,bnts->bots", w[..., 0], x) + b[:, None, None]
-        return out
+        w = w[..., 0].expand(len(x), -1, -1)
+        return torch.baddbmm(b[:, None], w, x.flatten(2)).view(len(x), -1, *x.shape[2:])
 
     def bias_form(self, q: Tensor, k: Tensor, ctx: Pass, kind: FormKind) -> BiasForm | None:
         return None

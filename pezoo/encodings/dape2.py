@@ -63,7 +63,7 @@ class DAPE2(DAPE):
             return x.gather(-1, by.expand(rows, *x.shape[1:3], -1))
 
         seen = sort(seen, order)
-        hidden = leaky_relu(self.layer(sort(both, order) * seen, "in", ctx))
+        hidden = leaky_relu(self.layer(sort(both, order) * seen, "in", ctx), inplace=True)
         return sort(self.layer(hidden * seen, "out", ctx), order.argsort(-1))
 
     def layer(self, x: Tensor, name: str, ctx: Pass) -> Tensor:
