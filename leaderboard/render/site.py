@@ -288,7 +288,7 @@ def _claim(out: Path) -> None:
             raise ValueError(f"{path} is a link: expected one of the site's own")
     marker = out / SITE_TABLES
     if not marker.is_file():
-        if out.is_dir() and any(out.iterdir()):
+        if out.is_dir() and not all(path.name.startswith(".") for path in out.iterdir()):
             raise ValueError(
                 f"{out} has files, but none is {SITE_TABLES}, so it is not a built site: "
                 f"expected one, an empty folder or a new name"
@@ -298,7 +298,8 @@ def _claim(out: Path) -> None:
 
 def _forget(out: Path, written: set[Path]) -> None:
     """Delete pages of earlier builds that this build did not write."""
-    now = {f"{path.parent.name}/{path.name}" for path in written if path.parent.name in FOLDERS}
+    here = {out / name for name in FOLDERS}
+    now = {f"{path.parent.name}/{path.name}" for path in written if path.parent in here}
     listed = out / WRITTEN
     before = listed.read_text("utf-8", errors="replace").splitlines() if listed.is_file() else []
     for line in {*before} - now:

@@ -791,6 +791,18 @@ def test_two_builds_into_one_folder_take_turns(raw, save, tmp_path):
     assert site.build(tables(records), records, out, share=share)
     with FileLock(out / ".lock", timeout=0):
         assert (out / "index.html").is_file()
+    shutil.rmtree(out)
+    write(out / ".lock", "")
+    assert site.build(tables(records), records, out)
+
+
+def test_files_of_others_are_not_listed_as_the_sites(raw, save, tmp_path):
+    records = save(raw(protocol="ruoss2023-mini", task="even_pairs"))
+    report = build(None, records, tmp_path / "out", tmp_path / "L.md")
+    assert any(path.suffix == ".svg" for path in (tmp_path / "pictures").iterdir())
+    listed = (tmp_path / "out" / "files.txt").read_text().splitlines()
+    assert all((tmp_path / "out" / name).is_file() for name in listed)
+    assert set(report.paths) > {tmp_path / "out" / name for name in listed}
 
 
 def test_what_an_interrupted_build_left_goes_with_the_next(raw, save, tmp_path):

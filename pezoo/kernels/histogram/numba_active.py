@@ -30,7 +30,7 @@ from pezoo.kernels.simd.vector import (
 NEAR = 0.01
 # Beyond these the floor is high, or grows for many steps after a bin is reached: all bins in reach
 # are computed.
-LARGEST_EPS, SMALLEST_GAMMA = 1e-7, 1.1
+LARGEST_EPS, SMALLEST_GAMMA = 2e-7, 1.1
 Pointer = Any
 Lanes = Any
 
@@ -75,10 +75,11 @@ def _queue(
         count = _push(k, low, high, t, queued, todo, count)
     start, shares = sources_of(place, t, size)
     for j in range(0, shares - LANES + 1, LANES):
-        if highest(load(x.source, start + j)) > near:
+        share = load(x.source, start + j)
+        if not total(larger(share, 0 - share)) <= near:  # a NaN is not hidden
             count = _push((zero + 1 + j) // LANES, low, high, t, queued, todo, count)
     for j in range(shares // LANES * LANES, shares):
-        if x.source[start + j] > near:
+        if not abs(x.source[start + j]) <= near:
             count = _push((zero + 1 + j) // LANES, low, high, t, queued, todo, count)
     return count
 

@@ -133,6 +133,22 @@ def test_without_gradients_a_nan_is_not_hidden(name):
     assert last.isnan().any()
 
 
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("place", [0, 40, 61])
+def test_without_gradients_a_bad_share_is_not_hidden(bad, place):
+    """The cursor stays at offset 0, far from what it is said to copy."""
+    moves, state = torch.zeros(1, 2, 1, 3), torch.zeros(1, 1, 121)
+    moves[..., 2] = state[..., 60] = 1
+    copy = Copy(torch.ones(1, 2, 1), torch.zeros(1, 2, 1, 62))
+    copy.source[0, 1, 0, place] = bad
+    given_ = torch.zeros(1, 2, 1), moves, torch.tensor([1.5]), torch.randn(125, 3), state
+    with torch.no_grad():
+        e, last = histogram_stream(*given_, copy=copy)
+    assert e[0, 0].isfinite().all()
+    assert not e[0, 1].isfinite().any()
+    assert not last.isfinite().any()
+
+
 def test_inputs_without_gradients_get_none():
     given_ = draw(2, 7, 2, seen=1, copy=True)
     want = results(histogram_stream(**given_, chunk=3), given_)
