@@ -4,9 +4,11 @@ import math
 from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
 from pezoo.compiling import Kernel
@@ -159,12 +161,13 @@ def histogram_stream(
     e_t = sum_i h_t[i] table[i]. The rows of the table are the offsets of the last histogram, -P..P,
     or 0..P one-sided. The other arguments are those of `histogram_scan`.
 
-    Without gradients, numba computes only the bins that sharpening has not emptied, which changes
-    streams by some 10 eps (`numba_active`); with gradients, or a `chunk`, all of them.
+    Histograms are computed `chunk` steps at a time. Only the state before each chunk is kept, and
+    backward computes the chunk's histograms again, for the cost of one more forward pass. By
+    default all steps form one chunk if that is small; otherwise a chunk has about sqrt(T) steps.
 
-    Histograms are computed `chunk` steps at a time. Only the state before each chunk is
-    kept, and backward computes the chunk's histograms again, for the cost of one more forward pass.
-    By default all steps form one chunk if that is small; otherwise a chunk has about sqrt(T) steps.
+    Without a `chunk`, numba computes only the bins that sharpening has not emptied (`numba_active`)
+    where no gradient needs the others: outside of training, and when it computes a chunk for the
+    first time. This changes streams by some 10 eps.
 
     >>> reset, moves = torch.tensor([[[0.0]]]), torch.tensor([[[[0.7, 0.1, 0.2]]]])
     >>> e, last = histogram_stream(reset, moves, None, torch.tensor([[-1.0], [0.0], [1.0]]))
@@ -186,57 +189,92 @@ def histogram_stream(
         raise ValueError(f"table must be ({bins}, d), got {tuple(table.shape)}")
     if chunk is not None and chunk < 1:
         raise ValueError(f"chunk must be at least 1, got {chunk}")
-    few = chunk is None and not (torch.is_grad_enabled() or gamma is None or one_sided)
-    few = few and choose("histogram", reset) == "numba" and moves.shape[-1] <= MOST_MOVES
+    run = partial(_run, eps=eps, one_sided=one_sided, every=every, whole=chunk is not None)
     if chunk is None:
-        chunk = t if b * t * c * bins <= SMALL else math.ceil(math.sqrt(t))
-    run = partial(_run, gamma=gamma, eps=eps, one_sided=one_sided, every=every)
+        few = not torch.is_grad_enabled() and _skips(reset, moves, gamma, one_sided)
+        chunk = t if few or b * t * c * bins <= SMALL else math.ceil(math.sqrt(t))
     with full_precision(reset.device.type):
         table = table.to(reset.dtype)
-        if few:
-            fused: type[Kernel] = import_module("pezoo.kernels.histogram.numba").Active
-            given = shares(reset, moves, gamma, state, copy, every)
-            found: tuple[Tensor, Tensor] = fused.apply(*given, table, eps, every)
-            return found
         if chunk >= t:
-            return run(reset, moves, table, state, *(copy or ()))
+            return run(reset, moves, gamma, table, state, *(copy or ()))
         state = reset.new_ones(b, c, 1) if state is None else state
-        return _in_parts(run, chunk, (reset, moves, *(copy or ())), table, state)
+        return _in_parts(run, chunk, (reset, moves, *(copy or ())), gamma, table, state)
+
+
+def _skips(reset: Tensor, moves: Tensor, gamma: Tensor | None, one_sided: bool) -> bool:
+    """Return True if `numba_active` can compute this."""
+    if gamma is None or one_sided or moves.shape[-1] > MOST_MOVES:
+        return False
+    return choose("histogram", reset) == "numba"
 
 
 def _run(
     reset: Tensor,
     moves: Tensor,
+    gamma: Tensor | None,
     table: Tensor,
     state: Tensor | None,
     *copied: Tensor,
-    gamma: Tensor | None,
     eps: float,
     one_sided: bool,
     every: int,
+    whole: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Return e and the last histogram, holding all histograms; `copied` are those of a Copy."""
+    """Return e and the last histogram; `copied` are those of a Copy.
+
+    Without gradients only some bins of histograms are computed, unless `whole`.
+    """
     copy = Copy(*copied) if copied else None
+    found: tuple[Tensor, Tensor]
+    if not (torch.is_grad_enabled() or whole) and _skips(reset, moves, gamma, one_sided):
+        few: type[Kernel] = import_module("pezoo.kernels.histogram.numba").Active
+        given = shares(reset, moves, gamma, state, copy, every)
+        found = few.apply(*given, table, eps, every)
+        return found
     # Without gradients, skipping bins out of reach pays where a state reaches less than half.
     skips = torch.is_grad_enabled() or state is None or 2 * state.shape[-1] < table.shape[0]
     if choose("histogram", reset) == "numba" and skips and not table.requires_grad:
         fused: type[Kernel] = import_module("pezoo.kernels.histogram.numba").Stream
         given = shares(reset, moves, gamma, state, copy, every)
-        found: tuple[Tensor, Tensor] = fused.apply(*given, table, eps, one_sided, every)
+        found = fused.apply(*given, table, eps, one_sided, every)
         return found
     h = histogram_scan(reset, moves, gamma, state, eps, copy=copy, every=every, one_sided=one_sided)
     return h @ table, h[:, -1].clone()  # a view would keep all histograms
+
+
+class _Part(Kernel):
+    """A part of a text: forward without gradients, and again with them in the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, run: Any, *given: Any) -> Any:
+        ctx.run = run
+        ctx.save_for_backward(*given)
+        return run(*given)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        needs = ctx.needs_input_grad[1:]
+        given = [x.detach() for x in ctx.saved_tensors]
+        wanted = [x.requires_grad_() for x, need in zip(given, needs, strict=True) if need]
+        with torch.enable_grad(), full_precision(grads[0].device.type):
+            found = iter(torch.autograd.grad(ctx.run(*given), wanted, grads))
+        return None, *(next(found) if need else None for need in needs)
 
 
 def _in_parts(
     run: partial[tuple[Tensor, Tensor]],
     chunk: int,
     gates: Sequence[Tensor],
+    gamma: Tensor | None,
     table: Tensor,
     state: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Run `chunk` tokens at a time; backward runs each part again. Gates are (B, T, C, ...)."""
     rows, one_sided = [], run.keywords["one_sided"]
+    few = not run.keywords["whole"] and _skips(gates[0], gates[1], gamma, one_sided)
+    again = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
+    part = _Part.apply if few else again
     for reset, moves, *copied in zip(*(torch.split(x, chunk, 1) for x in gates), strict=True):
         _, t, _, j = moves.shape
         bins = grown(state.shape[-1], t, j, one_sided)
@@ -244,8 +282,6 @@ def _in_parts(
         own = table[skip : skip + bins]
         if copied:
             copied[1] = copied[1][..., : tokens_seen(bins, j, one_sided)]
-        e, state = checkpoint(
-            run, reset, moves, own, state, *copied, use_reentrant=False, preserve_rng_state=False
-        )
+        e, state = part(run, reset, moves, gamma, own, state, *copied)
         rows.append(e)
     return torch.cat(rows, 1), state
