@@ -107,8 +107,8 @@ class PRISM(CursorEncoding):
     resets start rare and key cursors count tokens. Noise, gate_scale, query_bias, copy_gate (there
     one softmax has a slot for no copy), "geometric", the latch, stride, top_weight, lead and the
     mode are ours. alpha has an AdamW group of its own, as there; top_weight and lead share it, and
-    none of them decays, which is ours. Without gradients and on a CPU, bins that sharpening has
-    emptied count as equal, to eps/100. How the defaults were chosen, and what they do on fresh
+    none of them decays, which is ours. On a CPU, where no gradient needs them, bins that sharpening
+    has emptied count as equal, to eps/100. How the defaults were chosen, and what they do on fresh
     seeds: docs/findings/one-setting.md.
     """
 
