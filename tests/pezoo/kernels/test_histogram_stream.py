@@ -112,6 +112,23 @@ def test_without_gradients_the_bins_that_differ_are_enough(size, seed, sure, eps
         torch.testing.assert_close(a, b, atol=20 * eps * options["d"], rtol=0)
 
 
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("sure", [0.0, 8.0])
+@pytest.mark.parametrize("kind", [1, 2])
+def test_parts_that_backward_computes_again_have_the_same_gradients(monkeypatch, kind, sure, fixed):
+    given_ = draw(2, 40, 4, copy=True, kind=kind, every=2, fixed=fixed)
+    with torch.no_grad():
+        moves = given_["moves"]
+        moves.copy_((moves.log() + sure * torch.randn_like(moves)).softmax(-1))
+        given_["gamma"] += 0.1
+    want = results(histogram_stream(**given_, chunk=40), given_)
+    monkeypatch.setattr(module, "SMALL", 0)
+    got = results(histogram_stream(**given_), given_)
+    assert not torch.equal(got[0], want[0])  # or every bin has been computed
+    for a, b in zip(got, want, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-6)
+
+
 @pytest.mark.parametrize("copy", [False, True])
 @pytest.mark.parametrize("change", [{"eps": 1e-3}, {"gamma": torch.tensor([1.0, 1.05], dtype=D)}])
 def test_where_sharpening_leaves_no_even_floor_every_bin_is_computed(change, copy):
