@@ -1,8 +1,8 @@
 """The static site: works from the disk, from any host and in a subfolder."""
 
-import gzip
 import json
 import subprocess
+import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,6 +46,7 @@ Work = Callable[[], list[Path]]  # writes files, returns their paths
 # From these, pages of earlier builds go.
 FOLDERS = ("task", "encoding", "run", "data", "pictures", SITE_RECORDS)
 TOGETHER = 200  # runs whose pages one process writes before it takes the next
+GZIP = 31  # zlib's code for a file that gzip reads
 LOCK = ".lock"
 WRITTEN = "files.txt"  # what a build wrote into them, one path per line: nothing else ever goes
 
@@ -270,10 +271,15 @@ def _downloads(
     """Yield the table of all runs, the records of each task, and kept predictions."""
     yield "runs.csv", runs_as_csv(records)
     for name, some in groupby(records, key=file_of):
-        text = "".join(record.text() for record in some)
-        yield f"{SITE_RECORDS}/{name}", gzip.compress(text.encode(), 6, mtime=0)
+        yield f"{SITE_RECORDS}/{name}", _packed(some)
     for run, path in sorted(predictions.items()):
         yield f"{SITE_RECORDS}/{run}.{PREDICTIONS}", path.read_bytes()
+
+
+def _packed(records: Iterable[Record]) -> bytes:
+    """Return the lines of records, compressed one after the other: together they may be 50 MB."""
+    file = zlib.compressobj(6, wbits=GZIP)
+    return b"".join([*(file.compress(one.text().encode()) for one in records), file.flush()])
 
 
 def file_of(record: Record) -> str:
