@@ -63,8 +63,9 @@ class DAPE2(DAPE):
             return x.gather(-1, by.expand(rows, *x.shape[1:3], -1))
 
         seen = sort(seen, order)
-        hidden = leaky_relu(self.layer(sort(both, order) * seen, "in", ctx), inplace=True)
-        return sort(self.layer(hidden * seen, "out", ctx), order.argsort(-1))
+        hidden = self.layer(sort(both, order).mul_(seen), "in", ctx).mul_(seen)
+        hidden = leaky_relu(hidden, inplace=True)
+        return sort(self.layer(hidden, "out", ctx), order.argsort(-1))
 
     def layer(self, x: Tensor, name: str, ctx: Pass) -> Tensor:
         """Return a convolution over the keys of x (B, n, T, S)."""
