@@ -73,8 +73,9 @@ def build_command(
     if markdown is None and runs is None:
         markdown = PAGE
     page = None if markdown is None else Path(markdown)
-    if page and page.is_dir():
-        raise click.UsageError(f"--markdown expects a file, {markdown} is a folder")
+    if page and page.exists() and not page.is_file():
+        what = "a folder" if page.is_dir() else "a device or a pipe"
+        raise click.UsageError(f"--markdown expects a file, {markdown} is {what}")
     built = Built.now(_address(source))
     fresh = None if runs is None else Path(runs)
     if page:

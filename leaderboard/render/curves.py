@@ -6,7 +6,7 @@ top. The drawing itself is templates/curves.svg; static/chart.js draws the same 
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import count, pairwise
 from math import ceil, floor, log
 from typing import Any
 
@@ -125,10 +125,13 @@ class _Plot:
 
 
 def _bits(rows: Sequence[Row] | Sequence[Points]) -> dict[float, str]:
-    """Return whole bits from below the lowest to above the highest point."""
+    """Return at most twelve whole numbers, from below the lowest to above the highest point."""
     values = [c.main.mean for row in rows for c in row.cells if c.main] or [0.0]
-    first = floor(min(values))
-    return {float(n): str(n) for n in range(first, max(ceil(max(values)), first + 1) + 1)}
+    low, high = min(values), max(values)
+    steps = (n * 10**power for power in count() for n in (1, 2, 5))
+    step = next(one for one in steps if high - low <= 10 * one)
+    first, last = floor(low / step), ceil(high / step)
+    return {float(step * n): f"{step * n:,}" for n in range(first, max(last, first + 1) + 1)}
 
 
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:

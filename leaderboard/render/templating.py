@@ -73,6 +73,7 @@ _TEMPLATES.filters |= {
     "wrapped": lambda lines, width: [part for line in lines for part in wrap(line, width)],
     "score": text.score,
     "settings": runs.settings,
+    "shade": text.shade,
     "slug": slug,
     "span": text.span_text,
     "times": text.times,

@@ -134,7 +134,7 @@ def text_record(encoding: str, seed: int, bits: dict[int, float | None]) -> dict
             "length": length, "seen": length == first, "status": "ok", "exact": 0.0, "correct": 0,
             "count": 32, "token": 0.5, "tokens": 2048, "method": "teacher-forced", "bits": own,
             **({} if length == first else {"gain": bits[first] - own, "gain_error": 0.01}),
-        } if own else _score(length, "cannot represent")
+        } if own is not None else _score(length, "cannot represent")
         for length, own in bits.items()
     ]  # fmt: skip
     config = {"track": "text", "train": {"lengths": [first, first]}, "eval": {"lengths": [*bits]}}

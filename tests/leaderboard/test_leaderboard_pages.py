@@ -780,6 +780,18 @@ def test_text_is_scored_in_bits_and_by_what_longer_context_saves(save, tmp_path)
     assert [line[5] for line in runs_data(map(Record.of, runs))] == ["done"] * 6
 
 
+@pytest.mark.parametrize(("least", "most"), [(0.0, 1e12), (0.0, 0.0), (1.7, 5.5), (3.0, 44.0)])
+def test_any_number_of_bits_is_drawn(save, tmp_path, least, most):
+    bits = {"alibi": {128: 2.5, 256: least, 512: least}, "rope": {128: 2.5, 256: most, 512: most}}
+    runs = [text_record(name, 0, own) for name, own in bits.items()]
+    assert build(None, save(*runs), tmp_path / "out", None).problems == ()
+    drawn = files(tables([*map(Record.of, runs)]))["pictures/text.text.svg"]
+    levels = [int(n.replace(",", "")) for n in re.findall(r'class="s end">([0-9,]+)<', drawn)]
+    assert 2 <= len(levels) <= 12
+    assert levels[0] <= least
+    assert levels[-1] >= most
+
+
 def test_two_builds_into_one_folder_take_turns(raw, save, tmp_path):
     out, (records, _) = tmp_path / "out", load([save(raw())])
 

@@ -112,7 +112,7 @@ window.PZ = (function () {
     if (table.metric !== "bits per byte") return SHARE;
     const means = table.rows.flatMap((row) => row.cells.flatMap((cell) => cell.main?.mean ?? []));
     const least = Math.min(...means);
-    return { ...BITS, shade: (bits) => least / bits };
+    return { ...BITS, shade: (bits) => (bits ? least / bits : 1) };
   }
   const interval = (low, high, { text } = SHARE) =>
     low === null || low === undefined ? "" : "[" + text(low) + ", " + text(high) + "]";

@@ -287,6 +287,10 @@ def test_list_gives_an_example_once(call):
         ("leaderboard build --out setup.cfg", "--out"),
         ("leaderboard build --runs nowhere", "nowhere"),
         ("leaderboard build --markdown .", "--markdown expects a file, . is a folder"),
+        (
+            "leaderboard build --markdown /dev/null",
+            "expects a file, /dev/null is a device or a pipe",
+        ),
         ("leaderboard build --markdown x.md --source x", "--source expects an https address"),
         ("leaderboard open --out nowhere", "leaderboard build"),
         ("list encodings roppe", "did you mean rope"),
