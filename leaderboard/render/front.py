@@ -151,6 +151,12 @@ class Front:
         )
 
     @property
+    def tested(self) -> str:
+        """The number of tasks that are tested at the far length."""
+        there = sum(one.heads[1] == self.far or one.solver is not None for one in self.tasks)
+        return f"{there} tasks" + f" tested at {self.far}" * (there < len(self.tasks))
+
+    @property
     def farthest(self) -> Entry | None:
         """The entry with the longest reach of those without chosen options or hints."""
         every = [

@@ -119,10 +119,10 @@ def _best(tasks: Sequence[TaskFront], budget: str) -> tuple[tuple[TaskFront, Ent
             bits = [entry.bits for _, entry in own if entry.bits is not None]
             return len(bits), seeds, -fmean(bits or [inf])
         mean = sum(entry.row.unseen.mean for _, entry in own if entry.row.unseen)
-        solved = [entry.far[0] / entry.far[1] for _, entry in own if entry.solves]
+        solved = sum(entry.solves for _, entry in own)
         cheap = -round(_cost(own[0][1]) or inf, 1)
-        rest = (sum(solved), cheap, mean) if solved else (round(mean, 2), cheap, mean)
-        return seeds, len(solved), *rest
+        rest = (cheap, mean) if solved else (round(mean, 2), cheap, mean)
+        return seeds, solved, *rest
 
     best = max(by_label.values(), key=merit, default=[])
     return tuple(sorted(best, key=lambda pair: pair[1].merit, reverse=True))

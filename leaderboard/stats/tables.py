@@ -84,14 +84,18 @@ class Table:
         return sorted(flat("", self.first.shared()))
 
     def commands(self) -> list[str]:
-        """Return one command that repeats the ranked rows, or else those that made the runs."""
+        """Return a command for each set of seeds of ranked rows, else those of the runs."""
         plain = [row for row in self.rows if row.competes and row.seeds]
         if self.policy != PROTOCOL or not plain:
             return sorted({command_text(record.provenance.command) for record in self.records})
-        encodings = ",".join(sorted({row.encoding for row in plain}))
-        seeds = spans(seed for row in plain for seed in row.seeds)
-        words = ["--protocol", self.base, "--task", self.first.task, "--pe", encodings]
-        return [command_text(shlex.join(["pezoo", "bench", *words, "--seeds", seeds]))]
+        found: dict[str, set[str]] = defaultdict(set)
+        for row in plain:
+            found[spans(row.seeds)].add(row.encoding)
+        start = ["pezoo", "bench", "--protocol", self.base, "--task", self.first.task]
+        return [
+            command_text(shlex.join([*start, "--pe", ",".join(sorted(own)), "--seeds", seeds]))
+            for seeds, own in sorted(found.items())
+        ]
 
     def command(self, row: Row) -> str:
         """Return the shortest command that repeats one row."""

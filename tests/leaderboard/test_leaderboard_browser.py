@@ -868,7 +868,7 @@ def test_each_of_a_researchers_questions_has_an_answer(visit, example):
     panel = page.locator("#panel")
     text = panel.inner_text()
     assert "median" in text
-    assert "seeds that reach .9: 0/5" in text
+    assert "seeds whose mean reaches .9: 0/5" in text
     assert panel.locator("tbody tr").count() == 5
     assert "got 13" in text
     command = "pezoo bench --protocol quick --task copy --pe prism --seeds 0-4"

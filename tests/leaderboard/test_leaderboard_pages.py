@@ -683,6 +683,17 @@ def test_advice_prefers_three_seeds_to_one(record, tmp_path):
     assert "Use alibi" not in text
 
 
+def test_advice_takes_the_cheaper_of_two_that_solve_a_task(record, tmp_path):
+    all_right, one_fails = {10: 100, 20: 100, 100: 100}, {10: 100, 20: 80, 100: 70}
+    runs = [record("prism", seed, all_right) for seed in range(5)]
+    runs += [record("alibi", seed, all_right) for seed in range(4)]
+    runs.append(record("alibi", 4, one_fails))
+    site.build(tables(runs), runs, tmp_path / "site", catalog=KNOWN)
+    text = Page(tmp_path / "site" / "which.html").text
+    assert "Use alibi: 90 % at 10x on copy (4 of 5 seeds)" in text
+    assert "Use prism" not in text
+
+
 def test_no_matrix_where_nothing_was_compared(record, tmp_path):
     found = tables([record("rope"), record("alibi")])
     site.build(found, [r for t in found for r in t.records], tmp_path / "site")

@@ -178,6 +178,7 @@
     const pad = chart.x.room ? 0 : Math.min(24, wide / 16);
     const x = (value) => left + pad + (wide - 2 * pad) * across.at(value),
       y = (value) => top + high * (1 - up.at(value));
+    const within = (value) => Math.min(top + high, Math.max(top, y(value)));
     const label = (text) => (narrow ? text.replace(", logarithmic scale", "") : text);
     const parts = chart.series.map((one) => {
       const all = [[]];
@@ -206,8 +207,8 @@
       const bands = joined
         .filter((part) => part.every(([, , point]) => there(point.low)))
         .map((part) => {
-          const above = part.map(([px, , p]) => [px, y(p.high)]);
-          const below = part.map(([px, , p]) => [px, y(p.low)]).reverse();
+          const above = part.map(([px, , p]) => [px, within(p.high)]);
+          const below = part.map(([px, , p]) => [px, within(p.low)]).reverse();
           const d = path([...above, ...below]) + "z";
           return svg("path", { class: "band", fill: colour, "fill-opacity": 0.2, d });
         });
@@ -469,7 +470,7 @@
   PZ.metricAxis = function (table, cells) {
     const { fewer } = PZ.measure(table);
     const values = cells.flatMap(({ main, seeds }) =>
-      main ? [main.mean, main.low ?? main.mean, main.high ?? main.mean, ...seeds.map(([, one]) => one)] : [],
+      main ? [main.mean, ...seeds.map(([, one]) => one)] : [], // bits of few seeds have wide intervals
     );
     return { title: table.metric + (fewer ? ", lower is better" : ""), share: !fewer, room: true, values };
   };

@@ -81,7 +81,7 @@ window.PZ = (function () {
       found = new URLSearchParams();
     for (const key of KEPT) if (now.get(key)) found.set(key, now.get(key));
     for (const label of picked()) if (label !== "-") found.append("pick", label);
-    const task = document.querySelector("[data-task]")?.dataset.task;
+    const task = document.querySelector("h1[data-task]")?.dataset.task;
     if (task) found.set("task", task);
     return found.size ? "#" + found : "";
   }

@@ -9,7 +9,7 @@
     return own.length % 2 ? own[half] : (own[half - 1] + own[half]) / 2;
   });
   // What a cell shows of a score over seeds: {words, number}. `seeds` are [seed, value].
-  PZ.modes = { mean: "mean", median: "median over seeds", seeds: "seeds that reach .9" };
+  PZ.modes = { mean: "mean", median: "median over seeds", seeds: "seeds whose mean reaches .9" };
   // Those of a table: no bits pass.
   PZ.modesOf = (table) => Object.entries(PZ.modes).filter(([mode]) => mode !== "seeds" || !PZ.measure(table).fewer);
   PZ.shown = function (mode, stat, seeds, failed, own = PZ.SHARE) {
@@ -120,7 +120,7 @@
         row.unseen
           ? "Beyond training: mean " + PZ.shareWords(row.unseen, own) + ", median " +
             PZ.shown("median", row.unseen, row.by_seed, 0, own).words + " " + own.unit +
-            (own.fewer ? ". " : ", seeds that reach .9: " + pass + ". ")
+            (own.fewer ? ". " : ", seeds whose mean reaches .9: " + pass + ". ")
           : "Beyond training: " + row.unseen_note + ". ",
         "Reach " + row.shown.reach + ". " + cost + times + ".",
       ),
