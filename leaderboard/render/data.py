@@ -67,7 +67,7 @@ def site_data(found: Sequence[Table], catalog: Catalog) -> dict[str, Any]:
         },
         "tasks": {name: _page("task", name, catalog.tasks.get(bare(name))) for name in tasks},
         "protocols": {
-            name: {"runs": count, "file": f"data/{slug(name)}.js"}
+            name: {"runs": count} | {kind: f"data/{slug(name)}.{kind}.js" for kind in KINDS}
             for name, count in runs.most_common()
         },
     }
@@ -82,13 +82,15 @@ IN_FILES = {
     "seen", "correct", "count", "ends", "method", "n", "saved", "cpu_seconds_least",
     "cpu_seconds_most", "median", "encoding", "gain_error",
 }  # fmt: skip
+KINDS = "tables", "devices", "pairs"  # of the scripts of a protocol
+SHOWN = 5  # digits of their numbers: pages show at most four
 UNSEEN = {"decoder": ("exact", ""), "encoder": ("token", ""), "text": ("bits", "bits")}
 INDEX = "base", "policy", "tuning", "name", "version", "device", "devices", "task", "metric"
 
 
 def scripts(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield data.js, which pages load first, and the script of every protocol, which they load
-    when they show it: its tables and overviews."""
+    """Yield data.js, which pages load first, and scripts of every protocol, which they load when
+    they show it: its tables and overviews; tables of single devices; tests of pairs of rows."""
     index = [
         {name: table[name] for name in INDEX}
         | {"bares": sorted({r["bare"] for r in table["rows"]})}
@@ -96,12 +98,18 @@ def scripts(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
     ]
     yield "data.js", script("DATA", data | {"tables": index, "overviews": []})
     for base, facts in data["protocols"].items():
-        part = {
-            name: [_light(one) for one in data[name] if one["base"] == base]
-            for name in ("tables", "overviews")
-        }
-        own = _parsed(part | {"base": base})
-        yield facts["file"], f"(window.PARTS ??= []).push({own});\n"
+        tables, overviews = (
+            [one for one in data[name] if one["base"] == base] for name in ("tables", "overviews")
+        )
+        main = [one for one in tables if not one["device"]]
+        parts: tuple[dict[str, Any], ...] = (
+            {"tables": [_light(one | {"pairs": None}) for one in main], "overviews": overviews},
+            {"tables": [_light(one) for one in tables if one["device"]]},
+            {"pairs": [one["pairs"] for one in main]},
+        )
+        for kind, part in zip(KINDS, parts, strict=True):
+            own = _parsed(_short(part | {"base": base, "kind": kind}, SHOWN))
+            yield facts[kind], f"(window.PARTS ??= []).push({own});\n"
 
 
 def files_of(tables: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -165,15 +173,15 @@ def unseen_of(record: Record) -> tuple[float | None, str]:
 _PLAIN = {NoneType, bool, int, str}
 
 
-def _short(value: Any) -> Any:
-    """Convert to plain data, with numbers of six digits."""
+def _short(value: Any, digits: int = 6) -> Any:
+    """Convert to plain data, with numbers of that many digits."""
     kind = type(value)
     if kind is float:
-        return float(f"{value:.6g}")
+        return float(f"{value:.{digits}g}")
     if kind in (list, tuple):
-        return [one if type(one) in _PLAIN else _short(one) for one in value]
+        return [one if type(one) in _PLAIN else _short(one, digits) for one in value]
     own = value if kind is dict else vars(value)
-    return {key: one if type(one) in _PLAIN else _short(one) for key, one in own.items()}
+    return {key: one if type(one) in _PLAIN else _short(one, digits) for key, one in own.items()}
 
 
 View = dict[str, Any]  # what tells a table of the site from others

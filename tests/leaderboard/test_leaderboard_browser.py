@@ -12,12 +12,13 @@ import http.server
 import io
 import json
 import os
+import re
 import shutil
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -28,7 +29,7 @@ from made_records import text_record, tuned_record
 from harness.settings.catalog import read_catalog
 from leaderboard.build import build as build_site
 from leaderboard.catalog import PRFMaps
-from leaderboard.record.read import Record, load
+from leaderboard.record.read import RECORDS, Record, load
 from leaderboard.render import site
 from leaderboard.render.text import percent
 from leaderboard.stats.costs import measured
@@ -618,6 +619,34 @@ def test_axe_finds_nothing_on_any_page(visit, example, width, theme):
         page = visit.open(path, state)
         found = axe.run(page, options={"preload": False}).response["violations"]
         assert [(one["id"], [n["target"] for n in one["nodes"]]) for one in found] == [], path
+
+
+def test_compare_has_the_differences_of_one_device(visit, raw, save, tmp_path):
+    scores = {("rope", "cpu A"): 50, ("alibi", "cpu A"): 20, ("fox", "cpu B"): 90}
+    runs = [
+        raw(name, seed, {10: 100, 20: right + seed}) | {"env": raw()["env"] | {"device": device}}
+        for (name, device), right in scores.items()
+        for seed in range(3)
+    ]
+    build(None, save(*runs), tmp_path / "site", None)
+    pick = "#task=copy&pick=rope&pick=alibi&pick=fox"
+    for device, pairs in (("", 3), ("&device=cpu A", 1)):
+        page = visit.open(tmp_path / "site" / "compare.html", pick + device)
+        lines = page.locator("#table .grid tbody tr", has_text="copy").all_inner_texts()
+        assert len(lines) == pairs
+        assert all(" is better" in line for line in lines)
+
+
+def test_committed_pages_load_at_most_300_kb(tmp_path):
+    build(None, RECORDS, site := tmp_path / "site", None)
+    packed = cache(lambda path: len(gzip.compress(path.read_bytes(), 6)))
+    tables, pairs = (max(map(packed, site.glob(f"data/*.{k}.js"))) for k in ("tables", "pairs"))
+    pages = [path for path in site.rglob("*.html") if path.name != "runs.html"]
+    for path in pages:
+        names = re.findall(r'(?:src|href)="([^"]+[.](?:js|css))"', path.read_text())
+        own = packed(path) + sum(packed((path.parent / name).resolve()) for name in names)
+        later = tables + pairs * (path.name == "compare.html") if "data.js" in str(names) else 0
+        assert own + later < 300_000, path.name
 
 
 def test_compare_has_the_paired_differences_of_python(visit, example):

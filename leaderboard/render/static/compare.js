@@ -80,7 +80,7 @@
   }
   // The test of two rows of a table, either way round, as leaderboard/stats/comparisons.py made it.
   function tested(table) {
-    const found = new Map(table.pairs.map(([a, b, ...numbers]) => [a + " " + b, numbers]));
+    const found = new Map(PZ.pairsOf(table).map(([a, b, ...numbers]) => [a + " " + b, numbers]));
     return (first, second) => {
       const [a, b] = [table.rows.indexOf(first), table.rows.indexOf(second)];
       const [there, back] = [found.get(a + " " + b), found.get(b + " " + a)];

@@ -50,21 +50,23 @@ window.PZ = (function () {
     written = location.hash;
     keep();
   });
-  // The tables of a protocol are a script of their own, which is loaded when a page first needs them.
+  // Scripts of a protocol, each loaded when a page first needs it: its "tables", those of single
+  // "devices", and tests of "pairs" of rows.
   class Missing extends Error {}
-  function part(base) {
-    const found = (window.PARTS ?? []).find((one) => one.base === base);
-    if (!found) throw new Missing(base);
+  function part(base, kind = "tables") {
+    const found = (window.PARTS ?? []).find((one) => one.base === base && one.kind === kind);
+    if (!found) throw new Missing(own(window.DATA.protocols, base)[kind]);
     return found;
   }
+  const pairsOf = (table) =>
+    table.pairs ?? part(table.base, "pairs").pairs[part(table.base).tables.indexOf(table)];
   function page(render) {
     function draw() {
       try {
         render();
       } catch (error) {
         if (!(error instanceof Missing)) throw error;
-        const { file } = own(window.DATA.protocols, error.message);
-        return document.head.append(el("script", { src: root + file, onload: draw }));
+        return document.head.append(el("script", { src: root + error.message, onload: draw }));
       }
       document.documentElement.classList.add("drawn");
       keep();
@@ -292,7 +294,8 @@ window.PZ = (function () {
       devices.length < 2 ? [] : [["", "all devices"], ...devices.map((name) => [name, name])],
       "",
     );
-    const { tables: all, overviews } = part(base);
+    const { tables: main, overviews } = part(base);
+    const all = device ? [...main, ...part(base, "devices").tables] : main;
     const chosen = all.filter(
       (t) =>
         filter(t) &&
@@ -571,5 +574,6 @@ window.PZ = (function () {
     breakable,
     legend,
     kept,
+    pairsOf,
   };
 })();
