@@ -152,7 +152,7 @@ class Front:
 
     @property
     def tested(self) -> str:
-        """The number of tasks that are tested at the far length."""
+        """The number of tasks that are tested at the far length, or solved at a shorter one."""
         there = sum(one.heads[1] == self.far or one.solver is not None for one in self.tasks)
         return f"{there} tasks" + f" tested at {self.far}" * (there < len(self.tasks))
 
