@@ -61,7 +61,8 @@ class TaskFront:
         train = table.first.train_length
         lengths = [cell.length for cell in table.rows[0].cells] or [train]
         self.near = next((n for n in lengths if n >= NEAR * train), lengths[-1])
-        self.far = max((n for n in lengths if n <= FAR * train), default=lengths[-1])
+        most = inf if table.rows[0].in_bits else FAR * train
+        self.far = max((n for n in lengths if n <= most), default=lengths[-1])
         self.far -= self.far - 1 in lengths and self.far % train > 0  # 100, of 100 and 101
         self.heads = [times(n / train) for n in (self.near, self.far)]
         marks = chosen([table], catalog)

@@ -3,7 +3,7 @@
 from statistics import fmean
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from scipy.stats import ttest_rel
@@ -33,7 +33,6 @@ def test_holm_rejects_what_the_procedure_rejects(values, alpha):
     assert all(p <= a <= 1 for p, a in zip(values, adjusted, strict=True))
 
 
-@settings(deadline=None)
 @given(SEEDS, SEEDS)
 def test_the_paired_test_is_scipys(first, second):
     shared = sorted(first.keys() & second.keys())
@@ -168,7 +167,6 @@ def test_a_row_with_custom_options_changes_no_other_verdict(record):
     assert {label: after[label] for label in before} == before
 
 
-@settings(deadline=None)
 @given(t=st.floats(-1e6, 1e6), freedom=st.integers(1, 2000))
 def test_two_sided_is_scipys(t, freedom):
     want = 2 * stats.t.sf(abs(t), freedom)
@@ -176,7 +174,6 @@ def test_two_sided_is_scipys(t, freedom):
     assert two_sided(t, freedom) == pytest.approx(want, rel=close, abs=1e-290)
 
 
-@settings(deadline=None)
 @given(level=st.floats(0.01, 0.999), freedom=st.integers(1, 2000))
 def test_quantile_is_scipys(level, freedom):
     assert quantile(level, freedom) == pytest.approx(

@@ -87,9 +87,7 @@ NAMES = {
 }  # fmt: skip
 
 
-@settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_whatever_a_record_holds_pages_hold_only_our_markup(data, raw, tmp_path_factory):
     drawn = data.draw(st.lists(hostile(raw), min_size=1, max_size=4))
@@ -127,9 +125,7 @@ VALUES = st.one_of(
 )  # fmt: skip
 
 
-@settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_check_never_raises_and_names_the_file(data, raw, save):
     one = raw()

@@ -73,7 +73,7 @@ def test_sdpa_equals_eager(text, case):
     assert_same(encoding, q, k, v, ctx, mask)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     text=st.sampled_from(["relative", "randomized:relative"]),
     t=st.integers(SHAPE.d_model, 32),

@@ -55,7 +55,7 @@ def test_the_clock_sees_a_sleep_and_hands_on_the_result():
     assert result == "done"
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(st.one_of(st.integers(1, 64), st.none()), max_size=12))
 def test_the_peak_is_the_largest_running_sum(plan):
     """A number allocates that many pages, None releases the oldest tensor that is left."""

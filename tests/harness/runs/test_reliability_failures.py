@@ -303,7 +303,7 @@ GIVEN = {"pe": "rope", "task": "copy", "protocol": "quick", "seeds": "0", "set":
 GIVEN |= {"device": "cpu", "attention": "auto"}
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, suppress_health_check=list(HealthCheck))
 @given(place=st.sampled_from([*GIVEN]), text=WORDS)
 @example(place="protocol", text="x" * 5000)
 @example(place="protocol", text="/")
@@ -327,7 +327,7 @@ VALUES = st.one_of(
 )
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_protocol_is_right_or_refused_with_a_message(tmp_path_factory, data):
     lines = []
@@ -355,7 +355,7 @@ def toml(value):
     )
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, suppress_health_check=list(HealthCheck))
 @given(content=st.binary(max_size=60))
 def test_a_file_that_is_no_protocol_is_refused(tmp_path_factory, content):
     path = tmp_path_factory.mktemp("protocols") / "mine.toml"

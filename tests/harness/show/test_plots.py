@@ -48,7 +48,7 @@ def paths(root, colour):
     return [p for p in root.iter(f"{SVG}path") if colour in p.get("style", "")]
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(
     st.lists(
         st.lists(st.floats(-2, 2) | st.sampled_from([math.nan, math.inf]), min_size=3, max_size=3),
@@ -93,7 +93,7 @@ def test_zero_is_white(values, limits, expected):
 words = st.sampled_from(["<b>", "&", '"x"', "1", "]]>", "walk", "$x^2$", "\\n", "_"])
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.lists(words, min_size=3, max_size=70))
 def test_a_heat_map_shows_every_token_as_it_is(example, words):
     count = len(words) - 1

@@ -37,7 +37,7 @@ def sampled(name, seed, length, batch=8):
     return texts(task, task.sample(torch.Generator().manual_seed(seed), batch, length))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=SEEDS, length=st.integers(2, 20))
 def test_every_step_of_an_addition_adds(seed, length):
     for prompt, target in sampled("turing_addition", seed, length):
@@ -60,7 +60,7 @@ def test_every_step_of_an_addition_adds(seed, length):
 
 
 @pytest.mark.parametrize("k", [1, 3])
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(seed=SEEDS, length=st.integers(2, 20))
 def test_every_step_of_a_multiplication_multiplies(k, seed, length):
     form = re.compile(rf"(\d*)(\D)\*(\d{{{k}}})\((\d{{{k + 1}}})~(\d{{{k}}}),(\d+)\)")
@@ -86,7 +86,7 @@ def test_formats_keep_the_contract(name, form):
 
 
 @pytest.mark.parametrize("name", ARITHMETIC)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(seed=SEEDS, length=st.integers(2, 20))
 def test_hints_are_of_places(name, seed, length):
     sign = "+" if name == "turing_addition" else "*"
@@ -140,7 +140,7 @@ def test_an_unknown_format():
         tasks.make("turing_addition(format=reverse)")
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=SEEDS, length=st.integers(1, 12))
 def test_every_step_of_gradient_descent_descends(seed, length):
     def levels(words):

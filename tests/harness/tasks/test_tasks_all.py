@@ -27,7 +27,7 @@ def test_contract(name):
 
 
 @pytest.mark.parametrize("name", SOLVED)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 2**32 - 1), length=st.integers(1, 48))
 def test_solver_agrees_with_samples(name, seed, length):
     task = tasks.make(name)

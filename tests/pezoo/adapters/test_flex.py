@@ -81,7 +81,7 @@ def texts_of_tokens(draw, longest=12):
     return torch.tensor(rows), batch, draw(st.integers(1, s))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     text=st.sampled_from([*NAMES, *SCORED]),
     case=texts_of_tokens(),

@@ -36,7 +36,7 @@ def test_it_is_the_bias_of_x_transformers(max_pos):
 
 
 @given(pos=st.lists(st.sampled_from([-1, 0, 1, 2, 3, 4]), min_size=1, max_size=7))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_it_is_the_formula_within_documents_and_without_padding(pos):
     encoding, t = made(), len(pos)
     q, k = torch.randn(2, 1, 2, t, 4, dtype=D)

@@ -41,7 +41,7 @@ def test_it_is_the_bias_of_x_transformers():
 
 
 @given(s=st.integers(1, 9), cached=st.integers(0, 8), seed=st.integers(0, 99))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_the_bias_sums_log_gates_and_skips_padding(s, cached, seed):
     torch.manual_seed(seed)
     encoding, x = made(), torch.randn(1, s, 8, dtype=D)

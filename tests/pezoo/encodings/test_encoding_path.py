@@ -58,7 +58,7 @@ def test_it_is_a_product_of_matrices_within_documents_and_without_padding():
                 assert got[0, h, i, j].item() == pytest.approx(want, abs=1e-11)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 9), st.integers(0, 1000))
 def test_blocks_of_any_size_give_the_product_of_matrices(s, t, block, seed):
     t = min(s, t)

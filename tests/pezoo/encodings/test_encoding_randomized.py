@@ -38,7 +38,7 @@ def hooks(encoding, ctx):
     return encoding.embed(x, ctx), q @ k.mT / 2 + (0 if bias is None else bias)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     size=st.integers(1, 300),
     data=st.data(),

@@ -112,7 +112,7 @@ def plain(given, eps, row, cursor):
 
 
 @each
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(size=st.tuples(st.integers(1, 2), st.integers(1, 9), st.integers(1, 3)), options=arguments)
 def test_the_scan_is_algorithm_1(backend, size, options):
     given_ = draw(*size, **options)
@@ -130,7 +130,7 @@ def test_the_scan_is_algorithm_1(backend, size, options):
 
 
 @fast
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(size=st.tuples(st.integers(1, 3), st.integers(1, 40), st.integers(1, 9)), options=arguments)
 def test_back_ends_agree_in_values_and_gradients(backend, size, options):
     given_ = draw(*size, **options)

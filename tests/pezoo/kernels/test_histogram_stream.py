@@ -56,7 +56,7 @@ def results(outputs, given_):
     return [*outputs, *torch.autograd.grad(outputs, inputs, weights)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     size=st.tuples(st.integers(1, 2), st.integers(1, 12), st.integers(1, 3)),
     seed=st.integers(0, 10**6),
@@ -83,7 +83,7 @@ def test_the_stream_is_the_scan_times_the_table(size, seed, chunk, options):
         torch.testing.assert_close(a, b, atol=1e-9, rtol=1e-7)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     size=st.tuples(st.integers(1, 3), st.integers(1, 60), st.integers(1, 5)),
     seed=st.integers(0, 99),

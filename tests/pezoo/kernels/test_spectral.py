@@ -68,7 +68,7 @@ def gradients(given, backend, **options):
 
 
 @each
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     t=st.integers(1, 20),
     stride=st.sampled_from([1, 2]),
@@ -105,7 +105,7 @@ def enumerated(reset, moves, steps, none, source):
 
 
 @each
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(t=st.integers(1, 12), j=st.integers(2, 5), seed=st.integers(0, 10**6), copying=st.booleans())
 def test_it_is_the_characteristic_function_of_an_enumerated_walk(backend, t, j, seed, copying):
     generator = torch.Generator().manual_seed(seed)
@@ -129,7 +129,7 @@ def test_it_is_the_characteristic_function_of_an_enumerated_walk(backend, t, j, 
 
 
 @fast
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     b=st.integers(1, 3),
     t=st.integers(1, 18),
@@ -218,7 +218,7 @@ def test_the_others_refuse_second_derivatives(backend):
 
 @each
 @given(cut=st.integers(1, 9), with_copy=st.booleans())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_chunks_with_state_equal_the_whole(backend, cut, with_copy):
     reset, moves, angle, state, (none, copied) = inputs(2, 10, 3, 4)
 
