@@ -13,7 +13,7 @@ from traceback import extract_tb
 import torch
 from torch import Tensor
 
-from harness.tasks.base import Batch, Task, TaskError
+from harness.tasks.base import Batch, Task, TaskError, Vocab
 from harness.theory.representation import Computation
 
 BATCH = 64  # instances of each of the usual lengths
@@ -78,7 +78,12 @@ def _check_description(task: Task) -> None:
     chance = getattr(task, "chance", None)
     assert isinstance(chance, float), f"{task.name}: chance {chance!r} is not a float"
     assert 0 < chance < 1, f"{task.name}: chance {chance} is not between 0 and 1"
-    symbols = task.vocab.symbols
+    vocab = getattr(task, "vocab", None)
+    assert isinstance(vocab, Vocab), (
+        f"{task.name}: vocab must be a Vocab of symbols, such as Vocab(tuple('0123456789=')); was "
+        f"{vocab!r}"
+    )
+    symbols = vocab.symbols
     assert len(set(symbols)) == len(symbols), f"{task.name}: a symbol is in the vocab twice"
 
 

@@ -108,7 +108,8 @@ def _embedded_and_logits(
 
 
 WIDTH = 64  # neighbours that are compared with neighbours further away
-NEAR = 5 * WIDTH + 1  # 8 bits begin anew at 256
+EIGHT_BITS = 256  # where 8 bits begin anew
+NEAR = EIGHT_BITS + WIDTH + 1
 FAR = 65_536  # where 16 bits begin anew
 
 
@@ -126,14 +127,14 @@ def check_far_values(factory: Factory) -> None:
         logits = _hooks(encoding, back)[-1].flip(0)
     except PositionError:
         return
-    remedy = "keep positions and distances int64 until they become floats"
     hooks = {"embed": embedded, "transform: q": q, "transform: k": k}
     for name, rows in hooks.items():
         again = _repeats(rows)
-        require(not again, f"{name}: position {again} + p gives the same as p: {remedy}")
+        require(not again, f"{name}: position {again} + p gives the same as p: {_remedy(again)}")
     if encoding.relative:
         again = _repeats(logits)
-        require(not again, f"the logit at distance {again} + d equals that at d: {remedy}")
+        message = f"the logit at distance {again} + d equals that at d: {_remedy(again)}"
+        require(not again, message)
     first = embedded[4 : encoding.shape.train_len]  # the first tokens may differ for other reasons
     clamped = _alike(embedded[-WIDTH:]) and not _alike(first)
     start = next((n for n in range(NEAR) if clamped and _alike(embedded[n:])), FAR)
@@ -156,12 +157,22 @@ def _hooks(encoding: Encoding, pos: Tensor) -> tuple[Tensor, Tensor, Tensor, Ten
 
 
 def _repeats(rows: Tensor) -> int:
-    """Return the offset at which the first WIDTH rows repeat; 0 if never, or if all are equal."""
+    """Return the offset at which the first WIDTH rows repeat; 0 if never, or if all are equal.
+
+    Also 0 for an offset below WIDTH: such a period is meant, as of hours.
+    """
     if _alike(rows[:WIDTH]):
         return 0
     rows = rows.flatten(1)
-    blocks = {p: p for p in range(WIDTH, NEAR - WIDTH)} | {FAR: len(rows) - WIDTH}
-    return next((p for p, i in blocks.items() if _equal(rows[i : i + WIDTH], rows[:WIDTH])), 0)
+    blocks = {p: p for p in range(1, NEAR - WIDTH)} | {FAR: len(rows) - WIDTH}
+    first = next((p for p, i in blocks.items() if _equal(rows[i : i + WIDTH], rows[:WIDTH])), 0)
+    return first if first >= WIDTH else 0
+
+
+def _remedy(offset: int) -> str:
+    if offset in (EIGHT_BITS, FAR):
+        return "keep positions and distances int64 until they become floats"
+    return "beyond a table raise PositionError, in place of starting anew: set max_len"
 
 
 def _alike(rows: Tensor) -> bool:
@@ -306,12 +317,13 @@ def check_future(factory: Factory) -> None:
         bias = one_layer(encoding, context(tokens(1, t)), given).bias
     if bias is None or bias.shape[-2:] != (t, t):
         return
-    earlier, later = bias.diagonal(-d, -2, -1), bias.diagonal(d, -2, -1)
+    earlier, later = bias.diagonal(-d, -2, -1), bias.diagonal(d, -2, -1)  # (B|1, H|1, t - d)
     near = bias.diagonal(0, -2, -1)[..., :1]
+    opposite = (later - near) + (earlier - near) == 0
     require(
-        not bool(((earlier < near - 1e-3) & ((later - near) + (earlier - near) == 0)).all()),
-        "the bias falls with the distance to earlier keys but grows for later keys, which encoders "
-        "see: use ctx.distance().abs(), or set causal_only = True",
+        not bool((opposite & ((earlier - near).abs() > 1e-3)).all(-1).any()),
+        "the bias falls with the distance to keys on one side and grows on the other, which "
+        "encoders see: use ctx.distance().abs(), or set causal_only = True",
     )
 
 

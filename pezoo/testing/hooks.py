@@ -18,6 +18,7 @@ from pezoo.testing.probe import (
     Inputs,
     Probe,
     alone,
+    broadcasts,
     build,
     close,
     context,
@@ -95,7 +96,7 @@ def _check_options(cls: type[Encoding]) -> None:
 
 
 def check_shapes(factory: Factory) -> None:
-    """Check shapes, dtypes and devices that hooks return, with shared positions and with padding.
+    """Check shapes and dtypes that hooks return, with shared positions, padding and a cache.
 
     q and k must stay equally wide, no dtype may become less precise, and padding must give no NaN.
     """
@@ -104,6 +105,9 @@ def check_shapes(factory: Factory) -> None:
     for dtype in (torch.float32, torch.float64, torch.bfloat16):
         for pos in (shared, padded):
             _check_hooks(build(factory).to(dtype), pos, dtype)
+    encoding = build(factory)
+    if encoding.prefix_stable:
+        one_layer(encoding, context(tokens(2, 9)), inputs(encoding, 2, 9, torch.float32), n_new=2)
 
 
 def _check_hooks(encoding: Encoding, pos: Tensor, dtype: torch.dtype) -> None:
@@ -146,13 +150,8 @@ def _check_logits(hook: str, x: object, size: tuple[int, ...], dtype: torch.dtyp
     """Check what "scores", "bias" or "weights" returned, of size (B, H, T, S)."""
     _is(hook, x, Tensor)
     assert isinstance(x, Tensor)
-    shape = tuple(x.shape)
     if hook == "bias":
-        aligned = zip(reversed(shape), reversed(size), strict=False)
-        require(
-            len(shape) <= 4 and all(n in (1, m) for n, m in aligned),
-            f"bias: expected a shape that broadcasts to (B, H, T, S) = {size}, got {shape}",
-        )
+        broadcasts(tuple(x.shape), size)
     else:
         _shaped(hook, x, "(B, H, T, S)", size)
     if hook != "weights":

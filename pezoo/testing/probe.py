@@ -250,7 +250,21 @@ def logits_of(
     """Return the logits (B, H, T, S) before the mask, float32 at least."""
     q, k = (at_least_float32(x) for x in (q, k.repeat_interleave(q.shape[1] // k.shape[1], 1)))
     logits = (q @ k.mT) * encoding.shape.d_head**-0.5 if scores is None else scores
-    return logits if bias is None else logits + bias
+    if bias is None:
+        return logits
+    broadcasts(tuple(bias.shape), tuple(logits.shape))
+    return logits + bias
+
+
+def broadcasts(shape: tuple[int, ...], size: tuple[int, ...]) -> None:
+    """Check that a bias of this shape broadcasts to that of the logits, (B, H, T, S)."""
+    t, s = size[-2:]
+    hint = "" if t == s else f": the last {t} tokens read all {s}, see ctx.with_earlier"
+    aligned = zip(reversed(shape), reversed(size), strict=False)
+    require(
+        len(shape) <= 4 and all(n in (1, m) for n, m in aligned),
+        f"bias: expected a shape that broadcasts to (B, H, T, S) = {size}, got {shape}{hint}",
+    )
 
 
 @dataclass

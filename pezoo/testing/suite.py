@@ -18,6 +18,7 @@ CHECKS: tuple[Check, ...] = tuple(
     if name.startswith("check_")  # in the order of their definition
 )
 
+_BROADCAST = ": [:, None] gives ctx.distance(), (B|1, T, S), the axis of heads"
 _PEZOO = Path(__file__).parents[1]
 _OURS = ("testing", "adapters", "registry.py")
 _NOT_THEIRS = (*(str(_PEZOO / name) for name in _OURS), torch.__path__[0])
@@ -82,9 +83,10 @@ def _check_reasons(expected: Mapping[str, str]) -> None:
 
 def _plain(check: Check, error: BaseException) -> str:
     if isinstance(error, AssertionError):
-        return str(error)
+        return f"{error}{_place(error)}"
     what = (check.__doc__ or "").splitlines()[0]
-    return f"{type(error).__name__}: {error}{_place(error)} (while checking: {what})"
+    hint = _BROADCAST if "must match the size of tensor" in str(error) else ""
+    return f"{type(error).__name__}: {error}{_place(error)}{hint} (while checking: {what})"
 
 
 def _place(error: BaseException) -> str:

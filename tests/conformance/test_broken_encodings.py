@@ -103,6 +103,13 @@ def test_a_first_token_that_differs_is_no_clamped_table():
     run_check(CHECKS["check_far_values"], WithTheTokenBefore)
 
 
+def test_a_short_period_is_meant():
+    hours = of(
+        relative=True, bias=lambda self, q, k, ctx: -(ctx.distance() % 7)[:, None].to(q.dtype)
+    )
+    run_check(CHECKS["check_far_values"], hours)
+
+
 # How the suite is run.
 
 

@@ -100,6 +100,7 @@ REVERSE = {
     "Broken.paper is empty": {"paper": ""},
     "chance 0.5 is wrong": {"chance": 0.5},
     "chance 0.01 is wrong": {"chance": 0.01},
+    "must be a Vocab": {"vocab": list("0123456789=")},
     "no token of a target": {"counted": lambda self, target: target == self.vocab.pad},
     r"slots .* got tensor\(\[\[1\., 1": {"slots": lambda self, ids: 0 * ids + 1.0},
     r"slots .* got tensor\(\[\]": {"slots": lambda self, ids: ids[:, :0]},
