@@ -25,7 +25,7 @@ class BuildReport:
 @uncollected()
 def build(
     runs: Path | None,
-    records: Path,
+    records: Path | Sequence[Path],
     out: Path,
     markdown: Path | None,
     built: site.Built | None = None,
@@ -43,7 +43,8 @@ def build(
     counts: `check` refuses it.
     """
     catalog = catalog or Catalog()
-    found, problems = load([records] if runs is None else [records, runs], once=False)
+    paths = [records] if isinstance(records, Path) else [*records]
+    found, problems = load([*paths, runs] if runs else paths, once=False)
     refused, known = len(problems), {record.run for record in found}
     predictions = kept_predictions(runs, known, problems) if runs else {}
     every = tables(found, catalog)
@@ -52,5 +53,5 @@ def build(
     def share(work: Sequence[site.Work]) -> list[list[Path]]:
         return in_processes([*work[:1], *also, *work[1:]], processes)
 
-    paths = site.build(every, found, out, refused, catalog, built, predictions, share)
-    return BuildReport(tuple(paths), len(found), tuple(problems))
+    written = site.build(every, found, out, refused, catalog, built, predictions, share)
+    return BuildReport(tuple(written), len(found), tuple(problems))

@@ -190,16 +190,22 @@ def _print_forecast(
 
 
 def _write_leaderboard(folder: Path, runs: set[str], anew: bool) -> None:
-    """Build the site and print a link to `runs` on it; unless `anew`, keep an existing site."""
+    """Build the site and print a link to `runs` on it; unless `anew`, keep an existing site.
+
+    It also has the committed records of the protocols in `folder`.
+    """
     site = folder / "leaderboard"
     if anew or not (site / "index.html").is_file():
+        from experiment.protocol import base
         from harness.settings.catalog import read_catalog
         from leaderboard.build import build
-        from leaderboard.record.read import RECORDS
+        from leaderboard.record.read import RECORDS, load
 
         click.echo("\nwriting the pages", err=True)
+        own = {base(record.protocol) for record in load([folder], once=False)[0]}
+        others = [path for path in sorted(RECORDS.iterdir()) if base(path.name) in own]
         try:
-            build(folder, RECORDS, site, None, catalog=read_catalog())
+            build(folder, others, site, None, catalog=read_catalog())
         except OSError as error:
             raise OSError(f"cannot write the leaderboard {site}: {error.strerror}") from error
     from leaderboard.render.site import address

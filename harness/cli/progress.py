@@ -109,7 +109,7 @@ def _summary(record: Record) -> str:
         words, form, values = "bits", ".3f", [row.bits for row in rows]
     elif track == "encoder" or none:
         words, form, values = "token accuracy", ".2f", [row.token for row in rows]
-        words = words if track == "encoder" else f"exact match 0, {words}"
+        words = words if track == "encoder" else f"exact match 0; {words}"
     else:
         words, form, values = "exact match", ".2f", [row.exact for row in rows]
     shown = ("-" if value is None else f"{value:{form}}" for value in values)

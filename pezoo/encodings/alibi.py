@@ -20,7 +20,7 @@ class ALiBi(Encoding):
     Example: H = 8, first head: m = 1/2; the token three back gets -1.5, asymmetric -1.25.
 
     Shapes: -> (B|1, H, T, S), no parameters. Distances are integers, products float32.
-    Options: asymmetric.
+    Options: asymmetric, for encoders: the two sides differ.
 
     Paper: Press et al. 2022, Section 3, and the released code for other head counts. It is for
     decoders; |i - j| is the usual symmetric form for encoders, `asymmetric` the one in the code of

@@ -29,7 +29,7 @@ class DAPE(Wrapper):
     (width), w_out (H, width) and b_out (H), at the start uniform in +-1/sqrt(n) for n inputs, as
     torch's linear layers, in the released code too. A bias of -inf stays; f reads 0 there, and for
     an inner encoding without a bias.
-    Options: width.
+    Options: width, of the hidden layer.
     Errors: ValueError for a width below 1.
 
     Paper: Zheng et al. 2024, "DAPE: Data-Adaptive Positional Encoding for Length Extrapolation",

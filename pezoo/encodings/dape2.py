@@ -24,7 +24,7 @@ class DAPE2(DAPE):
 
     Shapes: as `dape`; w_in (width, 2H, kernel), w_out (H, width, kernel), at the start uniform in
     +-1/sqrt(n kernel) for n inputs, as torch's convolutions, in the released code too.
-    Options: width; kernel, an odd number.
+    Options: width, of the hidden layer; kernel, the keys that a layer reads, an odd number.
     Errors: ValueError for a width below 1, and for a kernel that is even or below 1.
 
     Paper: Zheng et al. 2024b, "DAPE V2: Process Attention Score as Feature Map for Length

@@ -24,7 +24,7 @@ class FIRE(Encoding):
 
     Shapes: -> (B|1, H, T, S). Per layer c and L (), and the network 1 -> hidden -> H, which starts
     as torch's linear layers do. Positions are integers, logarithms float32 at least.
-    Options: hidden; c and threshold, where c and L begin.
+    Options: hidden, units of the network; c and threshold, the initial c and L.
     Errors: ValueError for a hidden below 1, and for a c or threshold not above 0 and finite.
 
     Paper: Li et al. 2024, "Functional Interpolation for Relative Positions Improves Long Context

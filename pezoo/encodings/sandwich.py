@@ -20,7 +20,7 @@ class Sandwich(Encoding):
     Example: H = 8, width = 2: the first head gets cos(i - j), the second half of it.
 
     Shapes: -> (B|1, H, T, S), no parameters. Angles are float32.
-    Options: width, of the sinusoids, whatever the model's; base.
+    Options: width, of the sinusoids, whatever the model's; base, of the wavelengths.
     Errors: ValueError for a width that is odd or below 2 and a base that is not above 0.
 
     Paper: Chi et al. 2023, "Dissecting Transformer Length Extrapolation via the Lens of Receptive

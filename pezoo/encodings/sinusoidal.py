@@ -20,7 +20,7 @@ class Sinusoidal(Encoding):
     Example: D = 2, w_0 = 1: the embedding (0, 0) at position p becomes (sin p, cos p).
 
     Shapes: x (B, T, D) -> the same. Angles are float32 whatever the dtype of x.
-    Options: base.
+    Options: base, of the wavelengths.
     Errors: ValueError for an odd D.
 
     Paper: Vaswani et al. 2017, Section 3.5, where sine and cosine alternate along D; here the sines

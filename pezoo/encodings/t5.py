@@ -26,7 +26,8 @@ class T5(Encoding):
 
     Shapes: q (B, H, T, K) -> (B|1, H, T, S); table (buckets, H), one for all layers, at the start
     N(0, 1/D), as in transformers.
-    Options: buckets; max_distance; bidirectional, for encoders.
+    Options: buckets, how many; max_distance, from which on all share the last; bidirectional, for
+    encoders.
     Errors: ValueError when there are no two buckets a side, or max_distance is not beyond the
     distances that have a bucket of their own.
 
