@@ -113,6 +113,10 @@ def bench(asked: SimpleNamespace) -> None:
         return
     from harness.cli.tables import print_choices, print_records
 
+    if asked.format == "table":
+        from harness.cli.pages import claim_site
+
+        claim_site(folder)
     missing = False
     if sweep:
         configs, choices = tune(sweep, configs, folder, engine, asked.fresh, asked.wait, known)
@@ -127,7 +131,9 @@ def bench(asked: SimpleNamespace) -> None:
 
         kept = keep_predictions(configs, records, folder)
     if asked.format == "table":
-        _write_leaderboard(folder, {record.run for record in records}, anew=bool(waiting or kept))
+        from harness.cli.pages import write_pages
+
+        write_pages(folder, records, asked.known, anew=bool(waiting or kept))
     if missing or failed:
         sys.exit(1)
 
@@ -187,27 +193,3 @@ def _print_forecast(
     workers = max(engine.jobs(runs) for runs in phases.values())
     measure = measuring(phases, asked.threads or threads_of(workers))
     click.echo(render(forecast(phases, workers, measure), asked.format))
-
-
-def _write_leaderboard(folder: Path, runs: set[str], anew: bool) -> None:
-    """Build the site and print a link to `runs` on it; unless `anew`, keep an existing site.
-
-    It also has the committed records of the protocols in `folder`.
-    """
-    site = folder / "leaderboard"
-    if anew or not (site / "index.html").is_file():
-        from experiment.protocol import base
-        from harness.settings.catalog import read_catalog
-        from leaderboard.build import build
-        from leaderboard.record.read import RECORDS, load
-
-        click.echo("\nwriting the pages", err=True)
-        own = {base(record.protocol) for record in load([folder], once=False)[0]}
-        others = [path for path in sorted(RECORDS.iterdir()) if base(path.name) in own]
-        try:
-            build(folder, others, site, None, catalog=read_catalog())
-        except OSError as error:
-            raise OSError(f"cannot write the leaderboard {site}: {error.strerror}") from error
-    from leaderboard.render.site import address
-
-    click.echo(f"\nleaderboard: {address(site, runs)}")

@@ -65,6 +65,12 @@ def resolve(
                 "eval.top and train.context are for tasks with right answers; protocol "
                 f"{protocol.name} is of text"
             )
+        scored = max(made.max_tokens(n)[1] for n in (high, *test.lengths))
+        if scored >= high:
+            raise ConfigError(
+                f"tests score the last {scored} tokens of {task}, also with the training length "
+                f"alone as context: train.lengths must end above {scored}, got {high}"
+            )
     if train.draw == "instances" and made.instances(made.lengths(low, high)[0]) is None:
         raise ConfigError(
             f'train.draw = "instances" needs a task that lists its instances; {task} does not: '

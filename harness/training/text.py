@@ -41,7 +41,7 @@ def score_text(
     """
     model.eval()
     most = min(length, config.train.lengths[1])
-    own = Batch(sample.prompt[:, sample.target.shape[1] - most :], sample.target)
+    own = Batch(sample.prompt[:, length - most :], sample.target)
     try:
         read = _read(model, task, config, length, sample, position_seed, mode)
         short = read

@@ -88,7 +88,7 @@ def build(
     build that this one does not write are deleted.
     Errors: ValueError for a folder `out` with other files, and for folders that are links.
     """
-    _claim(out)
+    claim(out)
     catalog = catalog or Catalog()
     newest = max((record.finished for record in records), default=None)
     common = {
@@ -124,6 +124,16 @@ def _save(out: Path, part: Callable[[], Iterator[tuple[str, Content]]]) -> list[
                 print(name, file=names, flush=True)
             found.append(write(out / name, content))
     return found
+
+
+def holds(out: Path, runs: set[str]) -> bool:
+    """Return whether a built site has all these runs; False for one that cannot be read."""
+    try:
+        tables = json.loads((out / SITE_TABLES).read_text("utf-8"))
+        found = {run for table in tables for row in table["rows"] for run in row["runs"]}
+    except (OSError, ValueError, TypeError, KeyError):
+        return False
+    return (out / "index.html").is_file() and runs <= found
 
 
 def address(out: Path, runs: set[str]) -> str:
@@ -287,7 +297,7 @@ def file_of(record: Record) -> str:
     return f"{slug(record.protocol)}.{slug(record.task)}.jsonl.gz"
 
 
-def _claim(out: Path) -> None:
+def claim(out: Path) -> None:
     """Mark a new folder as a site. Errors: ValueError for a folder with other files."""
     for path in (out, *(out / name for name in (*FOLDERS, "static", WRITTEN))):
         if path.is_symlink():

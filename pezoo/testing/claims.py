@@ -109,7 +109,7 @@ def _embedded_and_logits(
 
 WIDTH = 64  # neighbours that are compared with neighbours further away
 EIGHT_BITS = 256  # where 8 bits begin anew
-NEAR = EIGHT_BITS + WIDTH + 1
+NEAR = 512 + WIDTH + 1  # where a table may begin anew
 FAR = 65_536  # where 16 bits begin anew
 
 
@@ -170,9 +170,10 @@ def _repeats(rows: Tensor) -> int:
 
 
 def _remedy(offset: int) -> str:
-    if offset in (EIGHT_BITS, FAR):
-        return "keep positions and distances int64 until they become floats"
-    return "beyond a table raise PositionError, in place of starting anew: set max_len"
+    table = "beyond a table raise PositionError, in place of starting anew: set max_len"
+    if offset not in (EIGHT_BITS, FAR):
+        return table
+    return f"keep positions and distances int64 until they become floats, and {table}"
 
 
 def _alike(rows: Tensor) -> bool:
@@ -308,8 +309,11 @@ def check_stochastic(factory: Factory) -> None:
 
 
 def check_future(factory: Factory) -> None:
-    """Check that without a causal mask, a bias that falls with distance falls on both sides."""
-    encoding, (t, d) = build(factory).double(), (40, 30)
+    """Check that without a causal mask, a bias that falls with distance falls on both sides.
+
+    A bias that depends on the side alone, such as a sign, is allowed.
+    """
+    encoding, (t, near_by, d) = build(factory).double(), (40, 10, 30)
     if encoding.causal_only or (encoding.max_len or t) < t:
         return
     given = inputs(encoding, 1, t, torch.float64)
@@ -319,9 +323,10 @@ def check_future(factory: Factory) -> None:
         return
     earlier, later = bias.diagonal(-d, -2, -1), bias.diagonal(d, -2, -1)  # (B|1, H|1, t - d)
     near = bias.diagonal(0, -2, -1)[..., :1]
-    opposite = (later - near) + (earlier - near) == 0
+    opposite = ((later - near) + (earlier - near) == 0).all(-1)  # (B|1, H|1)
+    far, close_by = ((bias.diagonal(-n, -2, -1) - near).abs().amin(-1) for n in (d, near_by))
     require(
-        not bool((opposite & ((earlier - near).abs() > 1e-3)).all(-1).any()),
+        not bool((opposite & (far > 1e-3) & (far > 1.2 * close_by)).any()),
         "the bias falls with the distance to keys on one side and grows on the other, which "
         "encoders see: use ctx.distance().abs(), or set causal_only = True",
     )

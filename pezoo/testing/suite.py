@@ -84,9 +84,10 @@ def _check_reasons(expected: Mapping[str, str]) -> None:
 def _plain(check: Check, error: BaseException) -> str:
     if isinstance(error, AssertionError):
         return f"{error}{_place(error)}"
-    what = (check.__doc__ or "").splitlines()[0]
-    hint = _BROADCAST if "must match the size of tensor" in str(error) else ""
-    return f"{type(error).__name__}: {error}{_place(error)}{hint} (while checking: {what})"
+    what, place = (check.__doc__ or "").splitlines()[0], _place(error)
+    in_logits = place.endswith((" in bias", " in scores"))
+    hint = _BROADCAST if in_logits and "must match the size of tensor" in str(error) else ""
+    return f"{type(error).__name__}: {error}{place}{hint} (while checking: {what})"
 
 
 def _place(error: BaseException) -> str:

@@ -110,6 +110,13 @@ def test_a_short_period_is_meant():
     run_check(CHECKS["check_far_values"], hours)
 
 
+def test_a_bias_that_tells_the_sides_apart_is_allowed():
+    side = of(
+        relative=True, bias=lambda self, q, k, ctx: ctx.distance().sign()[:, None].to(q.dtype)
+    )
+    run_check(CHECKS["check_future"], side)
+
+
 # How the suite is run.
 
 

@@ -165,7 +165,11 @@ def test_links_hidden_files_and_copies_are_no_text(tmp_path):
 
 @pytest.mark.parametrize(
     ("task", "sets", "words"),
-    [("text", ("train.context=256",), "train.context"), ("sort", (), "sort has right answers")],
+    [
+        ("text", ("tasks.text.train_lengths=[64,64]",), "must end above 64, got 64"),
+        ("text", ("train.context=256",), "train.context"),
+        ("sort", (), "sort has right answers"),
+    ],
 )
 def test_only_a_text_is_scored_as_text(task, sets, words):
     with pytest.raises(ConfigError, match=words):
