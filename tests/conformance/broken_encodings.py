@@ -591,6 +591,7 @@ broken("shift_invariance", "32763", AnglesInSixteenBits)
 broken("far_values", r"q: position 65536 \+ p", AnglesInSixteenBits)
 broken("far_values", r"256 \+ d", **falling(lambda self, distance: distance.to(torch.int8)))
 broken("far_values", r"65536 \+ d", **falling(lambda self, distance: distance.to(torch.int16)))
+broken("far_values", r"300 \+ d", **falling(lambda self, distance: distance % 300))
 broken(
     "far_values",
     r"100 \+ d equals .* set max_len",

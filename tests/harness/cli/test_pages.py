@@ -1,0 +1,55 @@
+"""The pages that bench writes."""
+
+import json
+
+import pytest
+
+BENCH = ["bench", "--pe", "nope", "--task", "copy", "--seeds", "0", "--set", "train.steps=2"]
+BENCH += ["--set", "eval.samples=4", "--set", "eval.min_samples=4", "--set", "eval.lengths=[10]"]
+
+
+@pytest.fixture(autouse=True)
+def committed(tmp_path, monkeypatch):
+    """Put no records into the pages but the runs'."""
+    monkeypatch.setattr("harness.cli.pages.RECORDS", tmp_path / "records")
+
+
+def read(runs):
+    return json.loads((runs / "leaderboard" / "leaderboard.json").read_text("utf-8"))
+
+
+def test_the_pages_have_known_runs(call, tmp_path):
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    call(*BENCH, "--runs", mine)
+    (result,) = mine.glob("*/result.json")
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    result.rename(kept / f"{result.parent.name}.json")
+    for _ in range(2):
+        _, out, err = call(*BENCH, "--runs", other, "--known", kept)
+        assert "task/copy.html#" in out, err
+        assert "pick=nope" in out
+        assert [row["label"] for table in read(other) for row in table["rows"]]
+
+
+def test_a_damaged_site_is_written_again(call, tmp_path):
+    _, out, _ = call(*BENCH, "--runs", tmp_path)
+    before = read(tmp_path)
+    for damaged in ("", "{", '{"x": 1}', "[{}]", "[]"):
+        (tmp_path / "leaderboard" / "leaderboard.json").write_text(damaged)
+        assert call(*BENCH, "--runs", tmp_path)[1] == out
+        assert read(tmp_path) == before
+
+
+def test_files_that_are_left_out_are_told(call, tmp_path):
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "result.json").write_text("{")
+    assert "left out: " in call(*BENCH, "--runs", tmp_path)[2]
+
+
+def test_a_folder_that_cannot_be_a_site_is_refused_before_training(call, tmp_path):
+    (tmp_path / "leaderboard").mkdir()
+    (tmp_path / "leaderboard" / "mine.txt").touch()
+    code, _, err = call(*BENCH, "--runs", tmp_path)
+    assert (code, "not a built site" in err) == (2, True)
+    assert not [*tmp_path.glob("*/result.json")]
