@@ -771,7 +771,7 @@ def test_text_is_scored_in_bits_and_by_what_longer_context_saves(save, tmp_path)
     assert build(None, save(*runs), tmp_path / "out", None).problems == ()
     page = Page(tmp_path / "out" / "index.html")
     assert "Train on 128 bytes, test on 256" in page.text
-    assert "Fewest bits per byte at 2x text: alibi 2.45." in page.text
+    assert "Fewest bits per byte at 2x text: alibi 2.45 (2 seeds)." in page.text
     assert "Most bits per byte at 2x text: rope 3.50." in page.text
     assert "Longer context helps at 2x text: no encoding." in page.text  # alibi on one seed of two
     (alibi, rope, learned) = page.table("encoding", "2x", "cost")[1:]
