@@ -11,6 +11,7 @@ from leaderboard.catalog import Catalog
 from leaderboard.render.front import CHOSEN, GENERAL, Entry, TaskFront
 from leaderboard.render.styles import SETTINGS
 from leaderboard.stats.costs import by_encoding
+from leaderboard.stats.ranks import BETTER, matrix
 from leaderboard.stats.tables import Table
 from pezoo.spec import bare
 
@@ -52,6 +53,13 @@ class Answer:
         """The number of encodings with as many seeds and such a cost on the first task."""
         entries = self.own[0][0].of(GENERAL, CHOSEN)
         return sum(_seeds(one) >= _seeds(self.entry) and _fits(one, self.budget) for one in entries)
+
+    @property
+    def beaten(self) -> list[str]:
+        """The encodings that paired tests find worse on the first task."""
+        found = matrix([row for row in self.own[0][0].table.rows if row.competes])
+        words = next((own for row, own in found if row.label == self.entry.row.label), [])
+        return [row.label for (row, _), word in zip(found, words, strict=False) if word == BETTER]
 
     @property
     def marked(self) -> bool:
@@ -115,12 +123,13 @@ def _best(tasks: Sequence[TaskFront], budget: str) -> tuple[tuple[TaskFront, Ent
 
     def merit(own: list[tuple[TaskFront, Entry]]) -> tuple[float, ...]:
         seeds = min(_seeds(entry) for _, entry in own)
+        cheap = -round(_cost(own[0][1]) or inf, 1)
         if own[0][1].row.in_bits:
             bits = [entry.bits for _, entry in own if entry.bits is not None]
-            return len(bits), seeds, -fmean(bits or [inf])
+            mean = -fmean(bits or [inf])
+            return len(bits), seeds, round(mean, 2), cheap, mean
         mean = sum(entry.row.unseen.mean for _, entry in own if entry.row.unseen)
         solved = sum(entry.solves for _, entry in own)
-        cheap = -round(_cost(own[0][1]) or inf, 1)
         rest = (cheap, mean) if solved else (round(mean, 2), cheap, mean)
         return seeds, solved, *rest
 

@@ -777,7 +777,8 @@ def test_text_is_scored_in_bits_and_by_what_longer_context_saves(save, tmp_path)
     (alibi, rope, learned) = page.table("encoding", "2x", "cost")[1:]
     assert (alibi["2x"], rope["2x"], learned["2x"]) == ("2.45", "3.50", "cannot represent")
     which = Page(tmp_path / "out" / "which.html").text
-    assert "Use alibi: 2.45 bits per byte at 2x, the fewest of 3 encodings with 2 seeds" in which
+    words = "Use alibi: 2.45 bits per byte at 2x, the fewest of 3 encodings with 2 seeds"
+    assert f"{words}; by paired tests fewer than rope" in which
     (run,) = [run for run in map(Record.of, runs) if (run.encoding, run.seed) == ("alibi", 1)]
     assert "Unseen bits per byte2.500" in Page(tmp_path / "out" / "run" / f"{run.run}.html").text
     pages = markdown(tables([*map(Record.of, runs)]))
