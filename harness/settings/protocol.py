@@ -14,6 +14,7 @@ from experiment.config import (
     Eval,
     Protocol,
     RunConfig,
+    Train,
     encoding_version,
 )
 from experiment.protocol import read_protocol
@@ -55,22 +56,7 @@ def resolve(
             f"task {task} has no instance of length {low} to {high}; nearest: {made.nearest(high)}"
         )
     if protocol.track == "text":
-        if made.determined:
-            raise ConfigError(
-                f"track text scores how well a text is predicted; {task} has right answers: take "
-                "track decoder, or a task without, such as text"
-            )
-        if test.top or train.context:
-            raise ConfigError(
-                "eval.top and train.context are for tasks with right answers; protocol "
-                f"{protocol.name} is of text"
-            )
-        scored = max(made.max_tokens(n)[1] for n in (high, *test.lengths))
-        if scored >= high:
-            raise ConfigError(
-                f"tests score the last {scored} tokens of {task}, also with the training length "
-                f"alone as context: train.lengths must end above {scored}, got {high}"
-            )
+        _check_text(protocol.name, task, made, train, test)
     if train.draw == "instances" and made.instances(made.lengths(low, high)[0]) is None:
         raise ConfigError(
             f'train.draw = "instances" needs a task that lists its instances; {task} does not: '
@@ -104,6 +90,27 @@ def resolve(
         train=train,
         eval=test,
     )
+
+
+def _check_text(protocol: str, task: str, made: Task, train: Train, test: Eval) -> None:
+    """Check that a task and its settings suit the track of text. Errors: ConfigError."""
+    if made.determined:
+        raise ConfigError(
+            f"track text scores how well a text is predicted; {task} has right answers: take "
+            "track decoder, or a task without, such as text"
+        )
+    if test.top or train.context:
+        raise ConfigError(
+            "eval.top and train.context are for tasks with right answers; protocol "
+            f"{protocol} is of text"
+        )
+    high = train.lengths[1]
+    scored = max(made.max_tokens(n)[1] for n in (high, *test.lengths))
+    if scored >= high:
+        raise ConfigError(
+            f"tests score the last {scored} tokens of {task}, also with the training length "
+            f"alone as context: train.lengths must end above {scored}, got {high}"
+        )
 
 
 def parts(spec: Spec) -> Iterator[str]:

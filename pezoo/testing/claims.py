@@ -313,7 +313,7 @@ def check_future(factory: Factory) -> None:
 
     A bias that depends on the side alone, such as a sign, is allowed.
     """
-    encoding, (t, near_by, d) = build(factory).double(), (40, 10, 30)
+    encoding, (t, less, d) = build(factory).double(), (40, 10, 30)
     if encoding.causal_only or (encoding.max_len or t) < t:
         return
     given = inputs(encoding, 1, t, torch.float64)
@@ -321,10 +321,10 @@ def check_future(factory: Factory) -> None:
         bias = one_layer(encoding, context(tokens(1, t)), given).bias
     if bias is None or bias.shape[-2:] != (t, t):
         return
-    earlier, later = bias.diagonal(-d, -2, -1), bias.diagonal(d, -2, -1)  # (B|1, H|1, t - d)
     near = bias.diagonal(0, -2, -1)[..., :1]
-    opposite = ((later - near) + (earlier - near) == 0).all(-1)  # (B|1, H|1)
-    far, close_by = ((bias.diagonal(-n, -2, -1) - near).abs().amin(-1) for n in (d, near_by))
+    earlier, later, closer = (bias.diagonal(n, -2, -1) - near for n in (-d, d, -less))
+    opposite = (later + earlier == 0).all(-1)  # (B|1, H|1)
+    far, close_by = (change.abs().amin(-1) for change in (earlier, closer))
     require(
         not bool((opposite & (far > 1e-3) & (far > 1.2 * close_by)).any()),
         "the bias falls with the distance to keys on one side and grows on the other, which "
