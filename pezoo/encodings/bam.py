@@ -5,7 +5,7 @@ from typing import Unpack
 import torch
 from torch import Tensor, nn
 
-from pezoo.base import BiasForm, Context, Encoding, FormKind, ScoreMod, Shape, Sizes
+from pezoo.base import BiasForm, Context, Encoding, FormKind, ParamGroup, ScoreMod, Shape, Sizes
 from pezoo.encodings.alibi import slopes
 from pezoo.functional import at_least_float32
 from pezoo.registry import register
@@ -19,8 +19,8 @@ class BAM(Encoding):
 
     Example: exp(s) = 1/2: the token four back gets -2 if t = 1, -1 if t = 1/2 and -8 if t = 2.
 
-    Shapes: -> (B|1, H, T, S). s and t (H,), one for all layers. At the start s is the logarithm of
-    ALiBi's slope. Distances are integers, powers float32 at least.
+    Shapes: -> (B|1, H, T, S). s and t (H,), one for all layers, without weight decay. At the start
+    s is the logarithm of ALiBi's slope. Distances are integers, powers float32 at least.
     Options: start, of t: 1, which is ALiBi but for 0.00001 m_h, the same for every key.
 
     Paper: Bianchessi et al. 2025, "Bayesian Attention Mechanism", with the prior's mean at the
@@ -37,6 +37,7 @@ class BAM(Encoding):
     prf_text = "|i - j|"
     relative = True
     reads_distance = True
+    version = 2
 
     def __init__(
         self, shape: Shape | None = None, *, start: float = 1.0, **sizes: Unpack[Sizes]
@@ -44,6 +45,9 @@ class BAM(Encoding):
         super().__init__(shape, **sizes)
         self.s = nn.Parameter(slopes(self.shape.n_heads).log())
         self.t = nn.Parameter(torch.full((self.shape.n_heads,), start))
+
+    def param_groups(self) -> list[ParamGroup]:
+        return [ParamGroup([self.s, self.t], weight_decay=0.0)]
 
     def prf(self, ctx: Context) -> Tensor:
         return ctx.distance()[0].abs()

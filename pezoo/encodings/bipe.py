@@ -31,7 +31,8 @@ class BiPE(Wrapper):
     Options
         separators  their ids; by default 10, which follows the ids 0..9 of digits
         max_pos     longest segment: 1024 in the authors' code
-        std         of the table: .02 as in the authors' code
+        std         of the table: 1, as the tokens of `harness` start; tables and tokens start
+                    alike in the authors' code too, at .02
 
     Errors: ValueError without token ids, without separators and for a max_pos below 1;
     PositionError for a segment of more than max_pos tokens; those of the inner encoding.
@@ -47,6 +48,7 @@ class BiPE(Wrapper):
     reads = "segments"
     wraps = "rope"
     relative = True
+    version = 2
 
     def __init__(
         self,
@@ -55,7 +57,7 @@ class BiPE(Wrapper):
         *,
         separators: tuple[int, ...] = (10,),
         max_pos: int = 1024,
-        std: float = 0.02,
+        std: float = 1.0,
         **sizes: Unpack[Sizes],
     ) -> None:
         super().__init__(shape, make_inner, **sizes)

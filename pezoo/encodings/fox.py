@@ -32,8 +32,8 @@ class FoX(Encoding):
 
     Paper: Lin et al. 2025, "Forgetting Transformer", Equation 6; Veisi et al. 2025,
     "Context-aware Biases for Length Extrapolation". Both read the layer's normalised input, whose
-    learned scale w holds here. The first paper's Pro block, with output gates, norms and shifted
-    keys, is an architecture of its own and not part of this encoding.
+    learned scale w holds here. The second's code divides q k by sqrt(D) or 1, not by sqrt(K). The
+    first's Pro block, with output gates, norms and shifted keys, is an architecture of its own.
     """
 
     summary = "a penalty by learned forgetting gates between query and key"

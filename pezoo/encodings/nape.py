@@ -10,7 +10,7 @@ from pezoo.encodings import alibi
 from pezoo.registry import register
 from pezoo.spec import choice
 
-SLOPES = ("linear", "alibi")
+SLOPES = ("linear", "exponential", "alibi")
 
 
 @register("nape")
@@ -23,13 +23,13 @@ class NAPE(Encoding):
 
     Shapes: -> (B|1, H, T, S), no parameters. Distances are integers, products float32.
     Options: heads, the number A; None means half of the heads, rounded down (of one head, none).
-    slopes, "linear" as above, or "alibi", those that ALiBi gives A heads: with heads=H this is
-    `alibi`.
+    slopes, "linear" as above, "exponential", 1, 1/2, 1/4 and so on, or "alibi", those that
+    ALiBi gives A heads: with heads=H this is `alibi`.
     Errors: ValueError for an A outside 0..H and for unknown slopes.
 
     Paper: Vasylenko et al. 2026, "Long-Context Generalization with Sparse Attention", whose models
-    have NAPE inside `asentmax`, and the authors' code, which has half of the heads and both linear
-    and exponential slopes. |i - j| in place of i - j serves encoders too.
+    have NAPE inside `asentmax`, and the authors' code, which has half of the heads and the slopes
+    "linear" and "exponential". |i - j| in place of i - j serves encoders too.
     """
 
     summary = "ALiBi with slopes 1/h in half of the heads, nothing in the others"
@@ -66,6 +66,8 @@ class NAPE(Encoding):
     def bias_form(self, q: Tensor, k: Tensor, ctx: Context, kind: FormKind) -> BiasForm | None:
         device = ctx.pos.device
         own = 1 / torch.arange(1, self.heads + 1, device=device)
+        if self.slopes == "exponential":
+            own = 0.5 ** torch.arange(self.heads, device=device)
         if self.slopes == "alibi" and self.heads:
             own = alibi.slopes(self.heads, device)
         slope = torch.cat([own, own.new_zeros(self.shape.n_heads - self.heads)])

@@ -5,7 +5,7 @@ from typing import Unpack
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import layer_norm, normalize, pad
+from torch.nn.functional import layer_norm, pad, silu
 
 from pezoo.base import Encoding, Pass, Shape, Sizes
 from pezoo.functional import at_least_float32, full_precision, linear_start, short_convolution
@@ -19,8 +19,9 @@ class PaTH(Encoding):
     """Multiply each key by a matrix of every token after it, up to the query.
 
     Formula: z_ij = q_i H_i H_(i-1) ... H_(j+1) k_j / sqrt(K), H_l = I - beta_l w_l w_l', beta_l = 2
-    sigmoid(a LN(x_l) + c), w_l the vector of length 1 in the direction of the convolution of U V
-    LN(x) over the `kernel` last tokens. x is the layer's input, LN a layer norm without weights.
+    sigmoid(a LN(x_l) + c), w_l = y_l / sqrt(y_l' y_l + 1e-6), y_l the SiLU of the convolution of
+    U V LN(x) over the `kernel` last tokens. x is the layer's input, LN a layer norm without
+    weights.
 
     Example: beta = 0: nothing. beta = 1: tokens of equal w hide what lies before them in that
     direction. beta = 2 and w orthogonal: signs, so that q k counts tokens modulo 2.
@@ -32,9 +33,11 @@ class PaTH(Encoding):
     Options: rank, of U V; kernel, tokens of the convolution, whose first weight is the token's own.
     Errors: ValueError without ctx.x and for a rank or kernel below 1.
 
-    Paper: Yang et al. 2025b, "PaTH Attention", without the gates of PaTH-FoX. Tokens change earlier
-    keys, which are cached as they came; scores come from w and beta of all, block by block as there
-    (T S K for each head). Starts are ours.
+    Paper: Yang et al. 2025b, "PaTH Attention", and the authors' layer, without the gates of
+    PaTH-FoX and with starts of our own. With grouped-query attention that layer has one w, by a
+    full matrix in place of U V, and one beta per key-value head; here each query head has its own.
+    Tokens change earlier keys, which are cached as they came; scores come from w and beta of all,
+    block by block as there (T S K for each head).
     """
 
     summary = "keys reflected by each token on their way to the query"
@@ -43,6 +46,7 @@ class PaTH(Encoding):
     reads = "text"
     relative = True
     causal_only = True
+    version = 2
 
     def __init__(
         self,
@@ -77,9 +81,10 @@ class PaTH(Encoding):
         )
         beta = 2 * torch.sigmoid(x @ a.mT + c).mT * (ctx.query_pos >= 0)[:, None]
         rows = ctx.with_earlier(f"{self.name}.w", (x @ v.mT @ u.mT).mT)
-        rows = short_convolution(rows, conv, ctx)
-        rows = rows.view(len(rows), self.shape.n_heads, self.shape.d_head, -1)
-        return normalize(rows.mT, dim=-1), ctx.with_earlier(f"{self.name}.beta", beta)
+        rows = silu(short_convolution(rows, conv, ctx))
+        rows = rows.view(len(rows), self.shape.n_heads, self.shape.d_head, -1).mT
+        w = rows * (rows.square().sum(-1, keepdim=True) + 1e-6).rsqrt()
+        return w, ctx.with_earlier(f"{self.name}.beta", beta)
 
 
 def reflected(q: Tensor, k: Tensor, w: Tensor, beta: Tensor) -> Tensor:

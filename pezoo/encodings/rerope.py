@@ -25,12 +25,14 @@ class ReRoPE(SelfExtend):
     Options
         base, layout  as in rope
         leak          ReRoPE has 0, Leaky ReRoPE more; 1 is rope
+        log_n         multiplies q of position p by max(1, log(p + 1) / log(train_len))
         window        w, in tokens; 0 is half of train_len
 
     Errors: those of rope; ValueError for a leak outside 0..1 and a window below 0.
 
     Paper: Su 2023, "ReRoPE", a blog post, and "Leaky ReRoPE", whose k is 1 / leak; there with a
-    window of half the training length too.
+    window of half the training length too. The released code for Llama 2 always has the factor of
+    `log_n`, and a window of 512 for a training length of 4,096.
     """
 
     summary = "rope whose distance ends at a window, for models trained with rope"
@@ -47,10 +49,11 @@ class ReRoPE(SelfExtend):
         base: float = 10_000.0,
         layout: str = "interleaved",
         leak: float = 0.0,
+        log_n: bool = False,
         window: int = 0,
         **sizes: Unpack[Sizes],
     ) -> None:
-        super().__init__(shape, base=base, layout=layout, window=window, **sizes)
+        super().__init__(shape, base=base, layout=layout, log_n=log_n, window=window, **sizes)
         if not 0 <= leak <= 1:
             raise ValueError(f"leak must be within 0..1, got {leak}")
         self.leak = leak
@@ -62,6 +65,8 @@ class ReRoPE(SelfExtend):
     def share(self) -> float:
         return self.leak
 
-    def prf(self, ctx: Context) -> Tensor:
+    def prf(self, ctx: Context) -> Tensor | None:
+        if self.log_n:
+            return None
         d = ctx.distance()[0]
         return d if self.leak else torch.clamp(d, max=self.window)

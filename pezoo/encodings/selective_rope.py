@@ -12,7 +12,6 @@ from pezoo.functional import (
     at_least_float32,
     full_precision,
     inverse_frequencies,
-    linear_start,
     short_convolution,
 )
 from pezoo.registry import register
@@ -29,17 +28,17 @@ class SelectiveRoPE(Encoding):
     Example: phi = 1 for every token: rope. phi = 0 for a token: the text goes on as without it.
 
     Shapes: q, k (B, H, T, K) -> the same, float32 at least; pairs are (m, m + K/2). Per layer V
-    (rank, D) and U (H K/2, rank), at the start uniform in +-1/sqrt(D) and +-1/sqrt(rank), and a
-    convolution for each channel (H K/2, kernel), uniform in +-1/sqrt(kernel), as torch's layers,
-    but with the token's own weight first.
-    Options: base; rank, of U V; kernel, tokens of the convolution; bias, which adds exp(c) to phi
-    with c (H, K/2) learned, at the start 0, so that angles start near those of rope.
-    Errors: ValueError without ctx.x, for an odd K, a D that H does not divide, and a rank or kernel
-    below 1.
+    (rank, D), U (H K/2, rank) and a convolution for each channel (H K/2, kernel), whose first
+    weight is the token's own; at the start N(0, std^2).
+    Options: base; rank, of U V; kernel, tokens of the convolution; std; bias, which adds exp(c) to
+    phi with c (H, K/2) learned, at the start 0, so that angles start near those of rope.
+    Errors: ValueError without ctx.x, for an odd K, a D that H does not divide, a rank or kernel
+    below 1 and a std below 0.
 
-    Paper: Movahedi et al. 2026, "Selective Rotary Position Embedding", and the authors' code, whose
-    defaults these are. Its gate on phi is left out. Sums of angles are kept for each token, so that
-    decoding goes on from them; they start small: training begins almost without positions.
+    Paper: Movahedi et al. 2026, "Selective Rotary Position Embedding", and the authors' code: the
+    defaults are those of its configs, std its models' `initializer_range`. Its gate on phi is left
+    out. Sums of angles are kept for each token, so that decoding goes on from them; they start
+    small: training begins almost without positions.
     """
 
     summary = "rope by learned angles that the text decides"
@@ -48,28 +47,33 @@ class SelectiveRoPE(Encoding):
     reads = "text"
     relative = True
     causal_only = True
+    version = 2
 
     def __init__(
         self,
         shape: Shape | None = None,
         *,
         base: float = 500_000.0,
-        rank: int = 16,
+        rank: int = 32,
         kernel: int = 4,
+        std: float = 0.02,
         bias: bool = False,
         **sizes: Unpack[Sizes],
     ) -> None:
         super().__init__(shape, **sizes)
         shape = self.shape
-        if min(rank, kernel) < 1:
-            raise ValueError(f"rank and kernel must be at least 1, got {rank} and {kernel}")
+        if min(rank, kernel) < 1 or std < 0:
+            raise ValueError(
+                f"rank and kernel must be at least 1 and std 0, got {rank}, {kernel} and {std}"
+            )
         if shape.d_model % shape.n_heads:
             raise ValueError(f"n_heads={shape.n_heads} does not divide d_model={shape.d_model}")
         self.base, self.rope = base, RoPE(shape, base=base, layout="half")
         layers, channels = shape.n_layers, shape.n_heads * shape.d_head // 2
-        self.v = linear_start(layers, rank, shape.d_model)
-        self.u = linear_start(layers, channels, rank)
-        self.conv = linear_start(layers, channels, kernel)
+        sizes_of = (rank, shape.d_model), (channels, rank), (channels, kernel)
+        self.v, self.u, self.conv = (
+            nn.Parameter(std * torch.randn(layers, *size)) for size in sizes_of
+        )
         self.c = nn.Parameter(torch.zeros(layers, channels)) if bias else None
 
     def phases(self, ctx: Pass) -> Tensor:

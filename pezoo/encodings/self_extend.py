@@ -1,5 +1,6 @@
 """Self-Extend: rope in which keys beyond a window share positions, for longer texts."""
 
+import math
 from dataclasses import replace
 from typing import Unpack
 
@@ -30,6 +31,8 @@ class SelfExtend(Encoding):
     Options
         base, layout  as in rope
         group         G, a whole number
+        log_n         multiplies q of position p by max(1, log(p + 1) / log(train_len)), an option
+                      of the authors' code too
         window        w, in tokens; 0 is half of train_len
 
     Errors: those of rope; ValueError for a group below 1 and a window below 0.
@@ -52,6 +55,7 @@ class SelfExtend(Encoding):
         base: float = 10_000.0,
         layout: str = "interleaved",
         group: int = 8,
+        log_n: bool = False,
         window: int = 0,
         **sizes: Unpack[Sizes],
     ) -> None:
@@ -62,6 +66,7 @@ class SelfExtend(Encoding):
             raise ValueError(f"window must be at least 0, got {window}")
         self.rope = RoPE(self.shape, base=base, layout=layout)
         self.group, self.window = group, window or max(1, self.shape.train_len // 2)
+        self.log_n, self.relative = log_n, self.relative and not log_n
 
     def coarse(self, pos: Tensor) -> Tensor:
         """Return the positions of keys beyond the window."""
@@ -72,7 +77,9 @@ class SelfExtend(Encoding):
         """The share of a distance beyond the window that remains."""
         return 1 / self.group
 
-    def prf(self, ctx: Context) -> Tensor:
+    def prf(self, ctx: Context) -> Tensor | None:
+        if self.log_n:
+            return None
         d, at = ctx.distance()[0], self.coarse(ctx.pos[0])
         return torch.where(d < self.window, d, at[:, None] - at + self.window)
 
@@ -100,6 +107,10 @@ class SelfExtend(Encoding):
         drawn = ctx.drawn or {}
         k = at_least_float32(k.repeat_interleave(q.shape[1] // k.shape[1], 1))
         q = at_least_float32(q) * self.shape.d_head**-0.5
+        if self.log_n:
+            longest = max(2, self.shape.train_len)
+            n = (ctx.query_pos + 1).clamp(min=longest)[:, None, :, None]
+            q = q * (n.to(q.dtype).log() / math.log(longest))
         with full_precision(q.device.type):
             here = drawn[NEAR][:, :, ctx.pos.shape[1] - ctx.new :]
             near = self.rope.rotated(q, here) @ self.rope.rotated(k, drawn[NEAR]).mT

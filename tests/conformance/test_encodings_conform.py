@@ -16,6 +16,7 @@ WRAPPED = (
     "rope(rope_parameters=dynamic(factor=2,original_max_position_embeddings=6))",
     "rope(rope_parameters=yarn(factor=2))",
     "rope(drop=0.5)",
+    "rerope(log_n=true)",
     "ssmax(scale_bias=true):alibi",
     f"asentmax(alpha=1.25):{PRISM}",
     "dape:alibi",

@@ -97,6 +97,13 @@ def test_tied_weights_are_one_tensor():
     assert run(untied, ids, pos).shape == (1, 2, 12)
 
 
+@pytest.mark.parametrize("text", ["abacus", "bipe", "coupled"])
+def test_tables_start_at_the_size_of_the_tokens(text):
+    model = decoder(text, model=MODEL.model_copy(update={"width": 64, "vocab": 512}))
+    tokens = model.embedding.weight * 64**0.5  # as the blocks get them
+    assert model.encoding.table.std().item() == pytest.approx(tokens.std().item(), rel=0.05)
+
+
 @pytest.mark.parametrize("residual", ["serial", "parallel"])
 def test_residuals_by_hand(residual):
     """One block of one head: the MLP reads the block's input, or what attention has made of it."""

@@ -7,6 +7,7 @@ import pezoo
 from pezoo.adapters import attend
 from pezoo.base import Context, Pass, Shape
 from pezoo.encodings.bam import BAM
+from pezoo.functional import parameter_groups
 
 SHAPE = Shape(d_model=8, n_heads=2, d_head=4, n_layers=2, train_len=10)
 D = torch.float64
@@ -38,6 +39,16 @@ def test_it_starts_as_alibi_and_a_constant():
     constant = 1e-5 * torch.tensor([2**-4, 2**-8])[None, :, None, None]
     torch.testing.assert_close(got + constant, want, atol=1e-6, rtol=0)
     torch.testing.assert_close(*(attend(one, q, k, v, ctx) for one in (encoding, alibi)))
+
+
+def test_weight_decay_leaves_shape_and_scale():
+    encoding = pezoo.make("ssmax:bam", SHAPE)
+    start = {name: p.clone() for name, p in encoding.named_parameters()}
+    for p in encoding.parameters():
+        p.grad = torch.zeros_like(p)
+    torch.optim.AdamW(parameter_groups(encoding), lr=0.1, weight_decay=1.0).step()
+    moved = {name for name, p in encoding.named_parameters() if not torch.equal(p, start[name])}
+    assert moved == {"s"}  # ssmax's own
 
 
 def test_a_power_of_2_is_a_gaussian():

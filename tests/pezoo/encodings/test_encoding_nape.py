@@ -30,6 +30,12 @@ def test_it_is_the_formula_with_the_slopes_of_the_authors_code(sizes, want):
                     assert got[b, h, i, j].item() == pytest.approx(-slope * far, rel=1e-7)
 
 
+def test_the_exponential_slopes_of_the_authors_code():
+    pos = torch.arange(3)[None]
+    want = [-2, -1, -0.5, -0.25, 0]
+    assert bias("nape(heads=4,slopes=exponential)", pos, 5)[0, :, 2, 0].tolist() == want
+
+
 def test_half_of_the_heads_have_alibi():
     pos = torch.arange(9)[None]
     for heads, own in ((1, 0), (2, 1), (5, 2), (8, 4)):

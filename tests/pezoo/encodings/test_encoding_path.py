@@ -46,8 +46,9 @@ def test_it_is_a_product_of_matrices_within_documents_and_without_padding():
             row = row + encoding.conv[1, :, 1] * rows[real[n - 1]]
         for h in range(2):
             w = row.view(2, 4)[h]
+            w = w / (1 + (-w).exp())  # SiLU, as in ShortConvolution of the authors' layer
             beta = 2 / (1 + math.exp(-float(encoding.a[1, h] @ normed[at] + encoding.c[1, h])))
-            matrices[h, at] = torch.eye(4, dtype=D) - beta * torch.outer(w, w) / (w @ w)
+            matrices[h, at] = torch.eye(4, dtype=D) - beta * torch.outer(w, w) / (w @ w + 1e-6)
     for h in range(2):
         for i in real:
             for j in (j for j in real if j <= i and document[i] == document[j]):

@@ -45,6 +45,16 @@ def test_it_is_rope_at_another_distance(text, distance):
                 assert got[0, h, i, j].item() == pytest.approx(want / 2, abs=2e-5)
 
 
+@pytest.mark.parametrize("text", ["rerope(window=5,{})", "self_extend(group=3,window=5,{})"])
+def test_log_n_is_the_factor_of_the_released_code(text):
+    q, k = qk()
+    with_it, without = (scores(text.format(f"log_n={on}"), q, k) for on in ("true", "false"))
+    for i, p in enumerate([0, 0, 3, 4, 9, 14, 15, 40]):
+        factor = max(1, math.log(p + 1) / math.log(8))  # a training length of 8
+        torch.testing.assert_close(with_it[:, :, i], without[:, :, i] * factor)
+    assert make(text.format("log_n=true"), SHAPE).relative is False
+
+
 def test_the_example_of_the_docstring():
     at = make("self_extend(window=4,group=2)", SHAPE)
     i, j = 9, torch.arange(9, -1, -1)
