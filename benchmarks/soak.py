@@ -189,8 +189,9 @@ def same(one: Record | None, two: Record | None) -> bool:
 
 def weights(root: Path, config: RunConfig) -> dict[str, bytes]:
     """The bytes of the files of the last and of the best model."""
-    folder, last = root / config.hash, f"ckpt-{config.train.steps:08d}.safetensors"
-    return {path.name: path.read_bytes() for path in (folder / last, *folder.glob("best-*"))}
+    folder = root / config.hash
+    last = max(folder.glob("ckpt-*.safetensors"))
+    return {path.name: path.read_bytes() for path in (last, *folder.glob("best-*"))}
 
 
 @click.command()

@@ -104,7 +104,7 @@ def _defaults(kind: type[Settings]) -> list[tuple[str, Any]]:
 class Model(Settings):
     """The backbone: its sizes, and how a layer is built."""
 
-    new = ("norm", "activation", "attention_bias", "embedding_std", "residual")
+    new = ("norm", "activation", "attention_bias", "embedding_std", "residual", "qk_norm")
 
     layers: int = Field(gt=0, le=1000)
     heads: int = Field(gt=0, le=1000)
@@ -113,12 +113,14 @@ class Model(Settings):
     dropout: float = Field(0.0, ge=0, lt=1)
     tie_embeddings: bool = True
     vocab: PositiveInt = 64
-    norm: Literal["pre", "post"] = "pre"  # before attention and MLP, or after their sums
-    activation: Literal["gelu", "relu"] = "gelu"
+    # LayerNorm before attention and MLP, or after their sums; or RMSNorm before them.
+    norm: Literal["pre", "post", "rms"] = "pre"
+    activation: Literal["gelu", "relu", "swiglu"] = "gelu"
     attention_bias: bool = True  # in the projections to q, k, v and back
     embedding_std: PositiveFloat | None = None  # at the start; None: width^-0.5
     # One after the other, or side by side on the same input as in GPT-NeoX.
     residual: Literal["serial", "parallel"] = "serial"
+    qk_norm: bool = False  # RMSNorm of each head's q and k, before the encoding transforms them
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
@@ -160,6 +162,18 @@ Context = Annotated[int, Field(ge=2, le=10**6)]
 Beta = Annotated[float, Field(ge=0, lt=1)]
 
 
+class Learned(Settings):
+    """End training when every training length has reached `exact` at `evaluations` in a row.
+
+    The rate then decays linearly over `decay` more steps. A run that does not get there has them at
+    the end of `Train.steps`.
+    """
+
+    exact: float = Field(0.99, gt=0, le=1)
+    evaluations: PositiveInt = 2
+    decay: PositiveInt
+
+
 class Train(Settings):
     """Optimisation. One length per batch, from `lengths`; with `context`, one per sample.
 
@@ -171,7 +185,7 @@ class Train(Settings):
     across the borders of samples.
     """
 
-    new = ("precision", "draw", "context", "samples")
+    new = ("precision", "draw", "context", "samples", "learned")
 
     steps: PositiveInt
     batch: PositiveInt
@@ -190,15 +204,44 @@ class Train(Settings):
     clip: PositiveFloat = 1.0
     checkpoint_every: PositiveInt = 250
     precision: Literal["float32", "bf16"] = "float32"  # bf16: autocast in training
+    learned: Learned | None = None  # `steps` are then the most that a run takes
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
+        if self.learned and self.schedule != "constant":
+            raise ValueError(f'learned needs schedule "constant", got "{self.schedule}"')
+        if self.learned and self.learned.decay >= self.steps:
+            raise ValueError(f"learned.decay {self.learned.decay} must be below steps {self.steps}")
         if self.samples and self.context is not None:
             raise ValueError(
                 f"samples {self.samples} are for batches of one length, and context {self.context} "
                 "packs new samples at every step: take samples 0, or a protocol without context"
             )
         return self
+
+    def ending(self, validations: Iterable[tuple[int, float]] = ()) -> int:
+        """Return the step from which the rate decays; without `learned`, the last step.
+
+        validations: (step, the least exact match of a training length), so far. Without enough good
+        ones in a row it is the last step that leaves room for the decay.
+
+        >>> rule = {"schedule": "constant", "learned": {"decay": 100}}
+        >>> train = Train(steps=900, batch=1, lengths=(1, 2), **rule)
+        >>> train.ending([(100, 1.0), (200, 1.0), (300, 0.5)]), train.ending([(100, 1.0)])
+        (200, 800)
+        """
+        if self.learned is None:
+            return self.steps
+        latest, good = self.steps - self.learned.decay, 0
+        for step, least in validations:
+            good = good + 1 if least >= self.learned.exact else 0
+            if good == self.learned.evaluations:
+                return min(step, latest)
+        return latest
+
+    def last_step(self, ending: int) -> int:
+        """Return the step that ends a training whose rate decays from `ending` on."""
+        return ending + self.learned.decay if self.learned else ending
 
 
 class TestSet(Settings):

@@ -54,7 +54,7 @@ class Progress:
 
     def update(self, run: int, event: Event) -> None:
         """Show one event of one run."""
-        line = f"{self.names[run]}: {_text(event, self.configs[run].train.steps)}"
+        line = f"{self.names[run]}: {_text(event)}"
         if event.keys() & {"record", "error", "busy"}:
             self.lines.pop(run, None)
             new = run not in self.ended or "busy" not in event
@@ -82,7 +82,7 @@ class Progress:
         self.console.print(line, markup=False, highlight=False)
 
 
-def _text(event: Event, steps: int) -> str:
+def _text(event: Event) -> str:
     if "busy" in event:
         return f"skipped: {event['busy']}"
     if "error" in event:
@@ -92,10 +92,10 @@ def _text(event: Event, steps: int) -> str:
     for key in ("phase", "again"):
         if key in event:
             return str(event[key])
-    left = (steps - event["step"]) / max(event["rate"], 1e-9)
+    left = (event["of"] - event["step"]) / max(event["rate"], 1e-9)
     exact = "" if event["exact"] is None else f"validation {event['exact']:.2f}, "
     return (
-        f"step {event['step']}/{steps}, loss {event['loss']:.3f}, {exact}"
+        f"step {event['step']}/{event['of']}, loss {event['loss']:.3f}, {exact}"
         f"{event['rate']:.0f} steps/s, {left:.0f} s left"
     )
 

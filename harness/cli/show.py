@@ -121,8 +121,8 @@ def restore(trainer: Trainer, config: RunConfig, runs: str) -> bool:
         raise click.UsageError(
             f"the weights of run {config.hash} belong to another version of its encoding"
         ) from error
-    if trainer.step < config.train.steps:
-        step = f"step {trainer.step} of {config.train.steps}"
+    if trainer.step < trainer.last:
+        step = f"step {trainer.step} of {trainer.last}"
         click.echo(f"warning: showing {step}; later checkpoints are gone or damaged", err=True)
     return True
 

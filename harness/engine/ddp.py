@@ -133,7 +133,7 @@ class Parallel(Trainer):
 
     def advance(self) -> Tensor:
         loss = super().advance()
-        if self.step == self.config.train.steps or self.team.stopping:
+        if self.step == self.last or self.team.stopping:
             self.team.inside = False
         return loss
 
@@ -150,7 +150,7 @@ class Parallel(Trainer):
         parts, mine = size * self.team.accumulate, dist.get_rank() * self.team.accumulate
         edges = [rows * part // parts for part in range(parts + 1)]
         self.optimiser.zero_grad(set_to_none=True)
-        total = torch.zeros(2, dtype=torch.float64, device=batch.inputs.device)
+        total = torch.zeros(3, dtype=torch.float64, device=batch.inputs.device)
         for part in range(mine, mine + self.team.accumulate):
             own = batch.rows(edges[part], edges[part + 1])
             share = own.answer.sum() / batch.answer.sum()
@@ -160,8 +160,9 @@ class Parallel(Trainer):
                 (loss * size).backward()  # DDP takes the mean over the processes
             total[0] += loss.detach()
         total[1] = bool(self.team.interrupted())
+        total[2] = 0 if dist.get_rank() else self.ending  # process 0 validates
         dist.all_reduce(total)
-        self.team.stopping = bool(total[1])
+        self.team.stopping, self.ending = bool(total[1]), int(total[2])
         self.losses.note(self.step, total[0])
         self.losses.read()
         return total[0]

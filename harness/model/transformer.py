@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from einops import rearrange
 from torch import Tensor, nn
-from torch.nn.functional import gelu, linear, relu
+from torch.nn.functional import gelu, linear, relu, silu
 
 from experiment.config import Model
 from harness.data.drawn import DROPOUT, Drawn
@@ -20,6 +20,7 @@ from pezoo.base import PRF, Context, Encoding, Pass, Shape
 from pezoo.functional import at_least_float32
 from pezoo.kernels.backends import FASTEST, choose
 
+RMS_EPS = 1e-6
 Slots = Callable[[Tensor], Tensor | None]
 
 
@@ -50,10 +51,18 @@ def shape_of(model: Model, train_len: int) -> Shape:
     return Shape(model.width, model.heads, model.width // model.heads, model.layers, train_len)
 
 
+def norm_of(model: Model) -> nn.Module:
+    """Return a new norm of a layer's input or output."""
+    return nn.RMSNorm(model.width, RMS_EPS) if model.norm == "rms" else nn.LayerNorm(model.width)
+
+
 class Block(nn.Module):
     """Pre-LN: x + attention(LN x), then x + mlp(LN x); post-LN: LN(x + attention x) and so on.
 
     Parallel, as in GPT-NeoX: x + attention(LN x) + mlp(LN' x), each with a LayerNorm of its own.
+    With `norm` "rms" each LN is an RMSNorm. With `qk_norm` each head's q and k pass an RMSNorm.
+    mlp(x) = down(activation(up x)); with swiglu down(silu(gate x) * up x), without biases and with
+    two thirds of the hidden units, which gives as many parameters (Shazeer 2020).
     """
 
     def __init__(self, model: Model) -> None:
@@ -61,12 +70,19 @@ class Block(nn.Module):
         width = model.width
         self.heads, self.post = model.heads, model.norm == "post"
         self.parallel = model.residual == "parallel"
-        self.activation = relu if model.activation == "relu" else gelu
-        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.norm1, self.norm2 = norm_of(model), norm_of(model)
         self.qkv = nn.Linear(width, 3 * width, bias=model.attention_bias)
         self.out = nn.Linear(width, width, bias=model.attention_bias)
-        self.up = nn.Linear(width, model.mlp_ratio * width)
-        self.down = nn.Linear(model.mlp_ratio * width, width)
+        self.norm_qk = None
+        if model.qk_norm:
+            size = width // model.heads
+            self.norm_qk = nn.ModuleList(nn.RMSNorm(size, RMS_EPS) for _ in "qk")
+        gated = model.activation == "swiglu"
+        hidden = model.mlp_ratio * width * 2 // 3 if gated else model.mlp_ratio * width
+        self.activation = relu if model.activation == "relu" else gelu
+        self.up = nn.Linear(width, hidden, bias=not gated)
+        self.gate = nn.Linear(width, hidden, bias=False) if gated else None
+        self.down = nn.Linear(hidden, width, bias=not gated)
         self.dropout = model.dropout
 
     def forward(
@@ -102,6 +118,8 @@ class Block(nn.Module):
         qkv = rearrange(self.qkv(x), "b t (three h k) -> b t three h k", three=3, h=self.heads)
         # Unbound while adjacent, which fixes the order in which their gradients are added.
         q, k, v = (rearrange(y, "b t h k -> b h t k") for y in qkv.unbind(2))
+        if self.norm_qk is not None:
+            q, k = (norm(y) for norm, y in zip(self.norm_qk, (q, k), strict=True))
         return q, k, v
 
     @property
@@ -113,7 +131,8 @@ class Block(nn.Module):
     def feed(self, x: Tensor) -> Tensor:
         """Return mlp(LN x), or mlp(x) in post-LN."""
         x = x if self.post else self.norm2(x)
-        y: Tensor = self.down(self.activation(self.up(x)))
+        up = self.up(x)
+        y: Tensor = self.down(self.activation(up) if self.gate is None else silu(self.gate(x)) * up)
         return y
 
     def _drop(self, x: Tensor, masks: Tensor | None, which: int) -> Tensor:
@@ -152,7 +171,7 @@ class Transformer(nn.Module):
         self.ran: dict[str, set[str]] = {"train": set(), "eval": set()}  # attention, by phase
         self.embedding = nn.Embedding(model.vocab, model.width)
         self.blocks = nn.ModuleList(Block(model) for _ in range(model.layers))
-        self.norm = nn.LayerNorm(model.width) if model.norm == "pre" else nn.Identity()
+        self.norm = nn.Identity() if model.norm == "post" else norm_of(model)
         self.unembedding = None if model.tie_embeddings else nn.Linear(model.width, model.vocab)
         self._initialise(seed)
         self.to(device or "cpu")

@@ -1,6 +1,6 @@
 """Events of a run: dicts that travel from a worker to the command line.
 
-    {"step": 120, "loss": 0.7, "exact": 0.3, "rate": 41.0}    training, about once a second
+    {"step": 120, "of": 2000, "rate": 41.0, "loss": 0.7, "exact": 0.3}    training, once a second
     {"step": 500, "phase": "evaluating"}
     {"again": text}                                            for the user
 

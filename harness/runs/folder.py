@@ -53,6 +53,12 @@ KEEP = 2
 Curve = dict[str, Any]
 
 
+def ending(config: RunConfig, curve: Curve) -> int:
+    """Return the step from which the rate decays, by the validations of a curve."""
+    points = ((point["step"], point.get("least") or 0.0) for point in curve["points"])
+    return config.train.ending(points)
+
+
 class RunFolder:
     """The folder of one configuration below `root`. Errors: ConfigError where it is a link."""
 
@@ -168,7 +174,7 @@ class RunFolder:
             model, optimiser, curve = found
             trainer.model.load_state_dict(model)
             trainer.optimiser.load_state_dict(optimiser)
-            trainer.step = step
+            trainer.step, trainer.ending = step, ending(self.config, curve)
             return curve
         return None
 

@@ -62,6 +62,7 @@ def blank_record(config: RunConfig, command: str) -> Draft:
     names = ["loss", "exact"]
     if config.eval.curve_lengths:
         names += ["seconds", "test_token", "test_exact"]
+    names += ["least"] * (config.train.learned is not None)
     learning = [{"step": step} | dict.fromkeys(names, 1 / 3) for step in steps]
     return new_record(config, command) | {"scores": {"last": scores}, "learning": learning}
 

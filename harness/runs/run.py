@@ -22,7 +22,7 @@ from harness.data.seeds import generator
 from harness.runs import cost
 from harness.runs.events import Event, Report, Stop, Stopped, holder
 from harness.runs.files import WriteError, write
-from harness.runs.folder import Curve, RunFolder
+from harness.runs.folder import Curve, RunFolder, ending
 from harness.runs.record import Draft, data_hash, failure_reason, new_record
 from harness.training.evaluate import (
     LooksAhead,
@@ -212,7 +212,7 @@ class Run:
 
     @property
     def steps(self) -> int:
-        return self.trainer.config.train.steps
+        return self.trainer.last
 
     def _due(self, every: int) -> bool:
         """Return True after every `every`-th step and after the last one."""
@@ -248,19 +248,24 @@ class Run:
                 self.loss = self.trainer.losses.read()
             if per_second and not stopped:
                 exact = self.curve["points"][-1]["exact"] if self.curve["points"] else None
-                report({"step": self.step, "loss": self.loss, "exact": exact, "rate": per_second})
+                at = {"step": self.step, "of": self.steps, "rate": per_second}
+                report(at | {"loss": self.loss, "exact": exact})
             if stopped or pause:
                 return stopped
 
     def _validate(self) -> None:
         """Add a point to the learning curve; training lengths alone choose the best model."""
         trainer, curve = self.trainer, self.curve
-        exact = validate(trainer.model, trainer.task, trainer.config)
+        found = validate(trainer.model, trainer.task, trainer.config)
+        exact = found and found[0]
         point = {"step": self.step, "loss": self.loss, "exact": exact}
+        if trainer.config.train.learned:
+            point["least"] = found and found[1]
         if trainer.config.eval.curve_lengths:
             point["seconds"] = round(self.spent["train_wall"], 2)
             point |= score_curve(trainer.model, trainer.task, trainer.config)
         curve["points"].append(point)
+        trainer.ending = ending(trainer.config, curve)
         if exact is None or exact >= curve["best_exact"]:
             curve["best_step"], curve["best_exact"] = self.step, exact or 0.0
             curve["best_sha256"] = self.folder.save_best(trainer)

@@ -140,10 +140,10 @@ def examples(task: Task, config: RunConfig, length: int) -> Batch:
     return task.sample(draws, count, length)
 
 
-def validate(model: Transformer, task: Task, config: RunConfig) -> float | None:
-    """Return the mean exact match over the training lengths, on a set of its own.
+def validate(model: Transformer, task: Task, config: RunConfig) -> tuple[float, float] | None:
+    """Return the mean and the least exact match of the training lengths, on a set of its own.
 
-    It chooses the best checkpoint, of encoders too; None for text, whose last one counts.
+    The mean chooses the best checkpoint, of encoders too; None for text, whose last one counts.
     """
     if model.track == "text":
         return None
@@ -152,7 +152,7 @@ def validate(model: Transformer, task: Task, config: RunConfig) -> float | None:
         sample = validation_examples(task, config, length)
         found = _score(model, task, config.eval, length, sample, seed("validation", length))
         scores.append(found.get("exact", 0.0))
-    return sum(scores) / len(scores)
+    return sum(scores) / len(scores), min(scores)
 
 
 def validation_examples(task: Task, config: RunConfig, length: int) -> Batch:

@@ -23,11 +23,15 @@ def optimiser_for(model: Transformer, train: Train) -> torch.optim.AdamW:
     return optimiser
 
 
-def rate(train: Train, step: int) -> float:
-    """Return the share of the peak learning rate at a step: linear warm-up, then the schedule."""
+def rate(train: Train, step: int, ending: int = 0) -> float:
+    """Return the share of the peak learning rate at a step: linear warm-up, then the schedule.
+
+    With `train.learned` the rate is constant up to the step `ending`, then decays linearly.
+    """
     warm = min(1.0, (step + 1) / train.warmup) if train.warmup else 1.0
     if train.schedule == "constant":
-        return warm
+        done = max(0, step + 1 - ending) / train.learned.decay if train.learned else 0
+        return warm * (1 - (1 - train.floor) * done)
     progress = (step + 1) / train.steps
     if train.schedule == "linear":
         return warm * (train.floor + (1 - train.floor) * (1 - step / train.steps))

@@ -71,6 +71,7 @@ class Trainer:
     model: Transformer
     optimiser: torch.optim.AdamW
     step: int = 0
+    ending: int = 0  # the step from which the rate decays, as `Train.ending` returns it
     early: bool = False  # draw the next batch while a GPU is busy with this step
     ready: tuple[tuple[RunConfig, int], tuple[Sequences, int]] | None = None  # the early batch
     losses: Losses = field(default_factory=Losses)
@@ -78,16 +79,21 @@ class Trainer:
     tokens: int = 0  # of the batches used, without padding
     data_seconds: float = 0.0  # spent on drawing batches
 
+    @property
+    def last(self) -> int:
+        """Return the step after which training ends."""
+        return self.config.train.last_step(self.ending)
+
     def advance(self) -> Tensor:
         """Take one step. Returns its loss without synchronising."""
         loss = self.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.train.clip)
-        factor = rate(self.config.train, self.step)
+        factor = rate(self.config.train, self.step, self.ending)
         for group in self.optimiser.param_groups:
             group["lr"] = group["peak"] * factor
         self.optimiser.step()
         self.step += 1
-        if self.early and self.step < self.config.train.steps:
+        if self.early and self.step < self.last:
             with suppress(PositionError):  # the next step raises it
                 self.ready = (self.config, self.step), self.load_batch()
         return loss
@@ -180,7 +186,8 @@ def start(config: RunConfig) -> Trainer:
     """Return a new run at step 0. Errors: those of `build`."""
     task, model = build(config)
     optimiser = optimiser_for(model, config.train)
-    return Trainer(config, task, model, optimiser, early=config.device.startswith("cuda"))
+    early, ending = config.device.startswith("cuda"), config.train.ending()
+    return Trainer(config, task, model, optimiser, early=early, ending=ending)
 
 
 def build(config: RunConfig) -> tuple[Task, Transformer]:

@@ -72,7 +72,7 @@ def _provenance(record: Record) -> Iterator[str]:
 
 def _learning(record: Record) -> Iterator[str]:
     """Check the learning curve; it ends with the scores after the last step."""
-    test, steps, points = record.config.eval, record.config.train.steps, record.learning
+    test, steps, points = record.config.eval, record.last_step, record.learning
     early = range(test.every, steps, test.every)  # perhaps more than memory holds
     expected = [*early[: len(points)], steps]
     if len(points) != len(early) + 1 or [point.step for point in points] != expected:
@@ -81,6 +81,11 @@ def _learning(record: Record) -> Iterator[str]:
     losses, exact = [point.loss for point in points], [point.exact for point in points]
     if any(loss is None or loss < 0 for loss in losses):
         yield "learning needs every loss, and no loss below 0"
+    ends = record.config.train.learned is not None
+    if any((point.least is not None) != ends for point in points):
+        yield "learning needs least exactly where config has train.learned"
+    elif ends and any((point.least or 0.0) > (point.exact or 0.0) for point in points):
+        yield "learning has a least exact match above the mean"
     if len(points) > 2 and len({*losses}) == 1 and (any(losses) or {*exact} != {1.0}):
         yield f"learning has the loss {losses[0]} everywhere"
     measured = record.config.track == "text" or None not in exact  # text has bits in its place
@@ -117,7 +122,7 @@ def _lengths(record: Record) -> Iterator[str]:
 def _checkpoints(record: Record, place: str, scores: Scores) -> Iterator[str]:
     """Check the best checkpoint against the last one, and which best evaluations have scores."""
     same = [*map(NUMBERS, scores.last)] == [*map(NUMBERS, scores.best)]
-    if scores.best and not same and record.best_step == record.config.train.steps:
+    if scores.best and not same and record.best_step == record.last_step:
         yield f"{place}.best is not {place}.last, but the last step is the best"
     lengths = {score.length for score in scores.last}
     for part, least in (("top1", 1), ("top3", 3), ("top3_each", 3)):
@@ -133,7 +138,7 @@ def _ranges(record: Record) -> Iterator[tuple[str, float, float]]:
 
     A forward pass takes 2 operations for each weight and token, a training step 6.
     """
-    cost, env, steps = record.cost, record.env, record.config.train.steps
+    cost, env, steps = record.cost, record.env, record.last_step
     on_cpu, threads = record.config.device == "cpu", min(env.threads or 1, MOST_THREADS)
     weights = (cost.parameters or 0) - (cost.encoding_parameters or 0)
     trained = 6 * weights * (cost.tokens or 0) / (env.processes or 1)

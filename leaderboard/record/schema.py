@@ -101,7 +101,8 @@ class Lesson:
     """One point of the learning curve; `exact` is over the training lengths.
 
     With `eval.curve_lengths` also the seconds of training until then, by the clock, and the means
-    over these lengths, on the examples of the test; None where one of them has no number.
+    over these lengths, on the examples of the test; None where one of them has no number. With
+    `train.learned` also the least exact match of a training length.
     """
 
     step: fields.Count
@@ -110,6 +111,7 @@ class Lesson:
     seconds: fields.Amount | None = None
     test_token: fields.Share | None = None
     test_exact: fields.Share | None = None
+    least: fields.Share | None = None
 
 
 @dataclass(config=CHECKED, frozen=True, slots=True, kw_only=True)
@@ -265,6 +267,13 @@ class Record(Part):
     def of(cls, data: dict[str, Any]) -> Self:
         """A record that is in memory, as if it had been read from its file."""
         return cls.parse(json.dumps(data))
+
+    @property
+    def last_step(self) -> int:
+        """Return the number of steps trained, which `train.learned` lets validations decide."""
+        train = self.config.train
+        validations = ((point.step, point.least or 0.0) for point in self.learning)
+        return train.last_step(train.ending(validations))
 
     def data(self) -> dict[str, Any]:
         """Return the record as JSON data."""

@@ -145,7 +145,7 @@ def run_values(record: Record) -> dict[str, Any]:
         "encoding_version": settings.encoding_version,
         "seed": record.seed,
         "train_length": record.train_length,
-        "steps": settings.train.steps,
+        "steps": record.last_step,
         "chance": record.chance,
         "tuning_run": record.for_tuning,
         "finished": record.finished.astimezone(UTC),

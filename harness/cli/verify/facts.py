@@ -76,7 +76,7 @@ def facts(record: Record, task: Task) -> Iterator[str]:
         if record.status == "done":
             expected["modes"] = sorted(record.modes), sorted(encoding.modes)
     yield from different(expected)
-    low, high = _tokens_of(shared(config.replace(seed=0)))
+    low, high = _tokens_of(shared(config.replace(seed=0)), record.last_step)
     low *= record.status == "done"  # others may have ended at any step
     if not low <= (cost.tokens or low) <= high:
         yield f"cost.tokens is {cost.tokens}, expected {low:.0f} to {high:.0f}"
@@ -98,12 +98,12 @@ def _batch_size(config: RunConfig) -> int:
 
 
 @lru_cache(1000)
-def _tokens_of(config: RunConfig) -> tuple[float, float]:
-    """Return the least and the most tokens of a training, from batches all along it.
+def _tokens_of(config: RunConfig, steps: int) -> tuple[float, float]:
+    """Return the least and the most tokens of so many steps, from batches all along them.
 
     They are six standard deviations from the mean; 1 % is for sizes too rare to be among them.
     """
-    task, steps = task_of(config.task), config.train.steps
+    task = task_of(config.task)
     if config.train.context is not None:  # rows without padding
         return (steps * config.train.batch * config.train.context,) * 2
     count = max(8, min(32, MOST_TOKENS // _batch_size(config)))
@@ -129,7 +129,7 @@ def _curve(record: Record, task: Task) -> Iterator[str]:
     if any(abs(number - round(number)) > 1e-6 for number in right):
         yield f"learning has an exact that is no share of {answers} answers"
     for name, scores, step in (
-        ("last", record.scores.last, record.config.train.steps),
+        ("last", record.scores.last, record.last_step),
         ("best", record.scores.best, record.best_step),
     ):
         own = [s.exact for s in scores if s.exact is not None and s.length in lengths]

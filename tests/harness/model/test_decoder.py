@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import transformers
 
 import pezoo
 from experiment.config import Model
@@ -120,6 +121,56 @@ def test_residuals_by_hand(residual):
         fed = block.down(block.activation(block.up(block.norm2(seen))))
         want = torch.nn.functional.linear(model.norm(x + mixed + fed), model.embedding.weight)
         torch.testing.assert_close(model(ids, pos), want)
+
+
+def test_rms_swiglu_and_qk_norm_are_qwen3s():
+    changes = {"norm": "rms", "activation": "swiglu", "qk_norm": True, "attention_bias": False}
+    ours = decoder("rope", model=Model.model_validate(MODEL.model_dump() | changes))
+    theirs = transformers.Qwen3ForCausalLM(
+        transformers.Qwen3Config(
+            vocab_size=12,
+            hidden_size=16,
+            intermediate_size=42,
+            head_dim=8,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            num_key_value_heads=2,
+            tie_word_embeddings=False,
+        )
+    )
+    own, weights = dict(ours.named_parameters()), {}
+    with torch.no_grad():
+        for name, weight in own.items():
+            if "norm" in name:  # they begin as ones
+                weight.add_(0.1 * torch.randn(weight.shape))
+        pairs = (
+            torch.arange(8).reshape(4, 2).T.flatten()
+        )  # they turn pairs (c, c + 4), rope (2c, 2c + 1)
+        for i in range(2):
+            block = {
+                n.removeprefix(f"blocks.{i}."): p for n, p in own.items() if f"blocks.{i}." in n
+            }
+            layer = f"model.layers.{i}."
+            q, k, v = block["qkv.weight"].chunk(3)
+            for name, matrix in (("q", q), ("k", k)):
+                rows = matrix.reshape(2, 8, 16)[:, pairs].flatten(0, 1)
+                weights[f"{layer}self_attn.{name}_proj.weight"] = rows
+                gain = block[f"norm_qk.{'qk'.index(name)}.weight"]
+                weights[f"{layer}self_attn.{name}_norm.weight"] = gain[pairs]
+            weights |= {
+                f"{layer}self_attn.v_proj.weight": v,
+                f"{layer}self_attn.o_proj.weight": block["out.weight"],
+                f"{layer}input_layernorm.weight": block["norm1.weight"],
+                f"{layer}post_attention_layernorm.weight": block["norm2.weight"],
+            } | {
+                f"{layer}mlp.{n}_proj.weight": block[f"{n}.weight"] for n in ("gate", "up", "down")
+            }
+        weights["model.embed_tokens.weight"] = own["embedding.weight"] * 4
+        weights["lm_head.weight"] = own["embedding.weight"]
+        weights["model.norm.weight"] = own["norm.weight"]
+        theirs.load_state_dict(weights)
+        ids, pos = torch.randint(12, (3, 7)), torch.arange(7)[None]
+        torch.testing.assert_close(ours(ids, pos), theirs.eval()(ids).logits, rtol=1e-5, atol=1e-5)
 
 
 def test_attention_mask():

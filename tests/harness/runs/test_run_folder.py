@@ -14,6 +14,7 @@ from harness.runs.run import Rate, execute
 from harness.settings.protocol import load_protocol, resolve
 from harness.training.evaluate import score_all
 from harness.training.trainer import Trainer, start
+from leaderboard.record.refusals import refusals
 from pezoo.spec import parse
 
 SMALL = (
@@ -40,6 +41,29 @@ def small(pe="rope", seed=0, extra=()):
 
 def run(config, root, **options):
     return execute(config, root, "test", lambda event: None, **options)
+
+
+LEARNED = (
+    *("train.schedule=constant", "train.learned={exact=0.01, decay=3}", "train.steps=60"),
+    *("train.lr=0.02", "train.lengths=[1, 1]", "eval.validation_samples=64"),
+)
+
+
+def test_a_run_ends_when_it_has_learned(tmp_path, train_to):
+    config = small(extra=LEARNED)
+    whole = run(config, tmp_path / "whole")
+    steps, least = zip(*((point.step, point.least) for point in whole.learning), strict=True)
+    good = next(at for at in range(1, len(least)) if min(least[at - 1 : at + 1]) >= 0.01)
+    assert steps[-1] == whole.last_step == steps[good] + 3 < 60
+    assert [*steps[:-1]] == [*range(4, steps[-1], 4)]
+    assert not [one for one in refusals(whole) if "learning" in one or "best" in one]
+    for at in (steps[good] - 1, steps[good] + 2):  # before the end was known, and after
+        train_to(config, tmp_path / f"{at}", at)
+        assert same(whole, run(config, tmp_path / f"{at}"))
+        assert weights(tmp_path / "whole", config) == weights(tmp_path / f"{at}", config)
+    data = whole.data()
+    data["learning"][good]["least"] = 0.0
+    assert any("learning needs" in one for one in refusals(type(whole).of(data)))
 
 
 @pytest.mark.parametrize("pe", ENCODINGS)

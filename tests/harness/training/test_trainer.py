@@ -5,8 +5,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from experiment.config import Stage
+from experiment.config import Learned, Stage, Train
 from harness import tasks
 from harness.data.batches import length_choice, training_batch
 from harness.data.seeds import generator
@@ -102,6 +104,28 @@ def test_the_rate_by_hand():
     flat = settings.model_copy(update={"schedule": "constant"})
     assert [rate(flat, step) for step in (0, 4, 9, 99)] == pytest.approx([0.1, 0.5, 1, 1])
     assert rate(flat.model_copy(update={"warmup": 0}), 0) == 1
+    ends = flat.model_copy(update={"learned": Learned(decay=20), "steps": 1000})
+    assert [rate(ends, step, 40) for step in (39, 40, 49, 59)] == pytest.approx(
+        [1, 0.955, 0.55, 0.1]
+    )
+
+
+@given(
+    st.lists(st.sampled_from([0.0, 0.98, 0.99, 1.0]), max_size=12),
+    st.integers(1, 4),
+    st.integers(1, 7),
+)
+def test_the_step_from_which_the_rate_decays(least, evaluations, decay):
+    rule = {"schedule": "constant", "learned": {"evaluations": evaluations, "decay": decay * 10}}
+    train = Train.model_validate({"steps": 100, "batch": 1, "lengths": [1, 2]} | rule)
+    points = [(10 * (at + 1), share) for at, share in enumerate(least)]
+    ends = [
+        points[at][0]
+        for at in range(evaluations - 1, len(points))
+        if all(share >= 0.99 for _, share in points[at + 1 - evaluations : at + 1])
+    ]
+    assert train.ending(points) == min([*ends, 100 - decay * 10])
+    assert train.last_step(train.ending(points)) == train.ending(points) + decay * 10
 
 
 def test_groups_of_the_optimiser():
