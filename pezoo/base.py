@@ -14,11 +14,12 @@ from inspect import signature
 from typing import Any, ClassVar, NamedTuple, TypedDict, Unpack
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pezoo.compiling import untraced
 from pezoo.context import PRF, UNKNOWN_LAYER, Context, Memo, Pass
 from pezoo.extras import Extras, ParamGroup
+from pezoo.initial import Remade
 from pezoo.spec import SpecError, unknown
 
 __all__ = [
@@ -201,7 +202,7 @@ def _reporting(name: str, hook: Callable[..., Any]) -> Callable[..., Any]:
     return reports
 
 
-class Encoding(Extras, nn.Module):
+class Encoding(Extras, Remade):
     """Base class for positional encodings. Without overrides it encodes nothing (NoPE).
 
     A model calls, in this order: `prepare` once per forward pass with the token embeddings in

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from pezoo.initial import owned
+
 
 class Controller(nn.Module):
     """The interface of gate networks."""
@@ -95,7 +97,7 @@ class Recurrent(Controller):
     def __init__(self, width: int, size: int, window: int = 1) -> None:
         super().__init__()
         self.size = size
-        self.gru = nn.GRU(width, size, batch_first=True)
+        self.gru = owned(nn.GRU(width, size, batch_first=True))
         self.blocks: nn.Module | None = None  # with an orthogonal weight (3, size, size)
         self.norm: nn.Parameter | None = None  # c
         with torch.no_grad():
@@ -138,9 +140,11 @@ class Recurrent(Controller):
             return
         from torch.nn.utils.parametrizations import orthogonal
 
-        blocks = nn.Module()
-        blocks.weight = nn.Parameter(self.recurrent_blocks().detach().clone())
-        self.blocks = orthogonal(blocks, "weight")
+        blocks, start = nn.Module(), self.recurrent_blocks().detach().clone()
+        if start.is_meta:  # whose values torch would read
+            start = torch.eye(self.size, device="cpu").repeat(3, 1, 1)
+        blocks.weight = nn.Parameter(start)
+        self.blocks = orthogonal(blocks, "weight").to(self._own("weight_hh").device)
         del self.gru.weight_hh_l0
 
     def _own(self, name: str) -> Tensor:

@@ -13,6 +13,7 @@ from torch.nn.functional import one_hot
 
 from pezoo.cursors.options import CursorOptions
 from pezoo.functional import at_least_float32
+from pezoo.initial import owned
 from pezoo.kernels.histogram import Copy
 
 WIDTH = 16  # of the copy attention's queries and keys
@@ -35,7 +36,7 @@ class GateHead(nn.Module):
         super().__init__()
         self.cursors, self.choices = cursors, 2 * options.stride + 2
         self.scale = options.gate_scale
-        self.linear = nn.Linear(options.units, cursors * self.choices)
+        self.linear = owned(nn.Linear(options.units, cursors * self.choices))
         with torch.no_grad():
             bias = self.linear.bias.view(cursors, self.choices)
             bias[:, 0] += options.reset_bias
@@ -81,9 +82,9 @@ class CopyBranch(nn.Module):
     def __init__(self, width: int, cursors: int, options: CursorOptions) -> None:
         super().__init__()
         self.cursors = cursors
-        self.query = nn.Linear(width + options.units, cursors * WIDTH)
-        self.key = nn.Linear(width, cursors * WIDTH)
-        self.null = nn.Linear(options.units, cursors)
+        self.query = owned(nn.Linear(width + options.units, cursors * WIDTH))
+        self.key = owned(nn.Linear(width, cursors * WIDTH))
+        self.null = owned(nn.Linear(options.units, cursors))
         nn.init.constant_(self.null.bias, 4.0)
 
     def forward(

@@ -67,7 +67,7 @@ class FoPE(Encoding):
             )
         self.rope = RoPE(self.shape, base=base, layout=layout)
         shape, self.relative = self.shape, gain == 0 and not learned
-        w = inverse_frequencies(shape.d_head, base)
+        w = inverse_frequencies(shape.d_head, base, torch.device("cpu"))
         n = int((w >= 2 * math.pi / (period or shape.train_len)).sum())
         std = gain * math.sqrt(2 / (max(1, n) * (n + shape.n_heads)))
         for name in ("c", "s"):

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from pezoo.base import Encoding, Pass, Shape, Sizes
 from pezoo.functional import at_least_float32
+from pezoo.initial import owned
 from pezoo.registry import register
 from pezoo.wrapper import Wrapper
 
@@ -58,7 +59,7 @@ class Latch(Wrapper):
         self.notice = nn.Linear(d, hidden, bias=False)
         self.hold = nn.Linear(hidden, hidden, bias=False)
         self.gates = nn.Linear(hidden, gates)
-        self.out = nn.Linear(gates, d, bias=False)
+        self.out = owned(nn.Linear(gates, d, bias=False))
         nn.init.zeros_(self.out.weight)
 
     def held(self, x: Tensor, ctx: Pass) -> Tensor:

@@ -69,7 +69,8 @@ class SSMax(ScaledQueries):
         if not floor:
             heads = self.shape.n_heads - self.first_free
             if start is None:
-                start = 1 / float(_log(torch.arange(self.shape.train_len) + 1.0).mean())
+                n = torch.arange(self.shape.train_len, device="cpu") + 1.0
+                start = 1 / float(_log(n).mean())
             self.s = nn.Parameter(torch.full((self.shape.n_layers, heads), start))
 
     def factor(self, ctx: Pass) -> Tensor:

@@ -60,6 +60,29 @@ def _check_registered(encoding: Encoding) -> None:
             )
 
 
+def check_reset(factory: Factory) -> None:
+    """Check that it can be built on the device meta, and that reset_parameters gives values then.
+
+    After the same seed, these are the values of a new encoding.
+    """
+    with torch.device("meta"):
+        encoding = factory(SHAPE)
+    for name, x in encoding.state_dict().items():
+        message = f"{name} has values under torch.device('meta'): create it without device="
+        require(x.is_meta, message)
+    encoding.to_empty(device="cpu")
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        for x in encoding.state_dict().values():
+            x.fill_(7)
+        torch.manual_seed(4)
+        encoding.reset_parameters()
+        torch.manual_seed(4)
+        new = factory(SHAPE).state_dict()
+    for name, x in encoding.state_dict().items():
+        message = f"reset_parameters gives {name} other values than __init__: leave it to Encoding"
+        require(torch.equal(x, new[name]), message)
+
+
 def check_gradients(factory: Factory) -> None:
     """Check that every parameter gets a finite gradient that is not zero everywhere.
 

@@ -271,6 +271,14 @@ broken(
     **built(lambda self, shape: self.register_buffer("slopes", torch.ones(3), persistent=False)),
 )
 
+broken(
+    "reset",
+    r"\.item\(\) cannot",
+    **built(lambda self, shape: torch.ones(shape.n_heads).sum().item()),
+)
+broken("reset", "raw has values", **built(raw=lambda shape: torch.ones(3, device="cpu")))
+broken("reset", "gives raw other", Raw, reset_parameters=lambda self: nn.init.zeros_(self.raw))
+
 # Parameters and gradients.
 
 broken(
