@@ -76,6 +76,12 @@ def linear_start(layers: int, rows: int, columns: int) -> nn.Parameter:
     return nn.Parameter(torch.empty(layers, rows, columns).uniform_(-limit, limit))
 
 
+@torch.no_grad()
+def orthogonal_(x: Tensor, gain: float = 1.0) -> None:
+    """Fill x as torch.nn.init.orthogonal_ does, which does not support half precision."""
+    x.copy_(nn.init.orthogonal_(at_least_float32(x.detach()).clone(), gain))
+
+
 def last_tokens(ctx: Context, n: int) -> tuple[Tensor, Tensor]:
     """Return the columns of the n last tokens up to each one, and which of them exist.
 

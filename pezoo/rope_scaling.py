@@ -46,7 +46,7 @@ def ntk(w: Tensor, *, factor: float) -> Scaled:
     The highest frequency stays, the lowest is divided by s. Example: K = 4, s = 4: w_0 stays, w_1
     becomes w_1 / 4. Peng et al. 2023 (YaRN), Section 3.1, after bloc97.
     """
-    m = torch.arange(len(w), device=w.device)
+    m = _numbers(len(w), w)
     return w * (1.0 * factor) ** (-m / max(len(w) - 1, 1)), 1.0
 
 
@@ -60,7 +60,7 @@ def dynamic(
     """
     n = length.clamp(min=original_max_position_embeddings).to(w.dtype)
     grown = factor * n / original_max_position_embeddings - (factor - 1)  # (B|1,)
-    m = torch.arange(len(w), device=w.device)
+    m = _numbers(len(w), w)
     return w * grown[:, None] ** (-m / max(len(w) - 1, 1)), 1.0
 
 
@@ -99,7 +99,7 @@ def yarn(
     if truncate:
         low, high = math.floor(low), math.ceil(high)
     low, high = max(low, 0), min(high, 2 * len(w) - 1)
-    m = torch.arange(len(w), device=w.device)
+    m = _numbers(len(w), w)
     ramp = ((m - low) / max(high - low, 0.001)).clamp(0, 1)
     if attention_factor is None:
         attention_factor = _grown(factor, 0.1)
@@ -152,7 +152,7 @@ def longrope(
     for name, given in (("short_factor", short_factor), ("long_factor", long_factor)):
         if len(given) != len(w):
             raise ValueError(f"{name} needs d_head / 2 = {len(w)} numbers, got {len(given)}")
-    short, long = (torch.tensor(x, device=w.device).float() for x in (short_factor, long_factor))
+    short, long = (w.new_tensor(x) for x in (short_factor, long_factor))
     beyond = (length > original_max_position_embeddings)[:, None]
     if attention_factor is None:
         rate = 1 / math.log(max(original_max_position_embeddings, 2))
@@ -182,7 +182,7 @@ def clipped(w: Tensor, *, share: float = 20 / 64) -> Scaled:
         raise ValueError(f"share must be at most 1, got {share}")
     n = round(share * len(w))
     # Counted from the end, so that a single pair does not turn.
-    fade = torch.linspace(math.pi, 0.0, n, device=w.device).flip(0).cos() / 2 + 0.5
+    fade = torch.linspace(math.pi, 0.0, n, device=w.device, dtype=w.dtype).flip(0).cos() / 2 + 0.5
     return torch.cat([w[: len(w) - n], w[len(w) - n :] * fade]), 1.0
 
 
@@ -201,8 +201,8 @@ def in_distribution(
         raise ValueError(f"partial_rotary_factor must be at most 1, got {partial_rotary_factor}")
     n = int(partial_rotary_factor * len(w))
     lowest = min(1.0, 2 * math.pi / original_max_position_embeddings)
-    turning = lowest ** (torch.arange(n, device=w.device) / max(n - 1, 1))
-    return torch.cat([turning.to(w.dtype), torch.zeros_like(w[n:])]), 1.0
+    turning = lowest ** (_numbers(n, w) / max(n - 1, 1))
+    return torch.cat([turning, torch.zeros_like(w[n:])]), 1.0
 
 
 SCALINGS: dict[str, Callable[..., Scaled]] = {
@@ -283,6 +283,11 @@ def reads_length(kind: str) -> bool:
 def _options(kind: str) -> dict[str, inspect.Parameter]:
     parameters = inspect.signature(SCALINGS[kind]).parameters
     return {name: p for name, p in parameters.items() if p.kind is p.KEYWORD_ONLY}
+
+
+def _numbers(n: int, w: Tensor) -> Tensor:
+    """Return 0, 1, ..., n - 1 in the dtype of w, which may be another than torch's default."""
+    return torch.arange(n, device=w.device, dtype=w.dtype)
 
 
 def _grown(factor: float, rate: float) -> float:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from pezoo.functional import orthogonal_
 from pezoo.initial import owned
 
 
@@ -102,7 +103,7 @@ class Recurrent(Controller):
         self.norm: nn.Parameter | None = None  # c
         with torch.no_grad():
             for block in self.recurrent_blocks():
-                nn.init.orthogonal_(block)
+                orthogonal_(block)
 
     def forward(self, x: Tensor, state: Tensor | None, noise: Tensor | None = None) -> Tensor:
         if noise is None and self.blocks is None and self.norm is None:

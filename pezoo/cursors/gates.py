@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from pezoo.cursors.options import CursorOptions
-from pezoo.functional import at_least_float32
+from pezoo.functional import at_least_float32, orthogonal_
 from pezoo.initial import owned
 from pezoo.kernels.histogram import Copy
 
@@ -144,7 +144,7 @@ class GatedCopyBranch(CopyBranch):
         nn.init.constant_(self.null.bias, -options.reset_bias)
         with torch.no_grad():
             for own in self.key.weight.view(cursors, WIDTH, width):
-                nn.init.orthogonal_(own, MATCH)
+                orthogonal_(own, MATCH)
             self.query.weight[:, :width] = self.key.weight
             self.query.bias.zero_()
             self.key.bias.zero_()

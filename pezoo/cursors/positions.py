@@ -150,7 +150,7 @@ class Spectrum(Scan):
         It is exact, because N is odd and at least the size of the support.
         """
         device, reach = gates.reset.device, self.stride * max(1, gates.reset.shape[1]) + 1
-        w = (2 * math.pi / (2 * reach + 1)) * torch.arange(reach + 1, device=device)
+        w = (2 * math.pi / (2 * reach + 1)) * torch.arange(reach + 1, device=device).float()
         phi = torch.complex(*self._scan(w, gates, None).chunk(2, -1))
         h = torch.fft.irfft(phi.conj(), n=2 * reach + 1).roll(reach, -1).clamp(min=0)
         return h, torch.arange(-reach, reach + 1, device=device)

@@ -65,6 +65,6 @@ def slopes(heads: int, device: torch.device | None = None) -> Tensor:
     (tensor([0.0625, 0.0039]), tensor([0.0625, 0.0039, 0.2500]))
     """
     power = 1 << heads.bit_length() - 1
-    own = torch.arange(1, power + 1, device=device) / power
-    rest = torch.arange(1, 2 * power, 2, device=device) / (2 * power)
+    own = torch.arange(1, power + 1, device=device).float() / power
+    rest = torch.arange(1, 2 * power, 2, device=device).float() / (2 * power)
     return torch.exp2(-8 * torch.cat([own, rest])[:heads])

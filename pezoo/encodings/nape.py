@@ -65,9 +65,8 @@ class NAPE(Encoding):
 
     def bias_form(self, q: Tensor, k: Tensor, ctx: Context, kind: FormKind) -> BiasForm | None:
         device = ctx.pos.device
-        own = 1 / torch.arange(1, self.heads + 1, device=device)
-        if self.slopes == "exponential":
-            own = 0.5 ** torch.arange(self.heads, device=device)
+        m = torch.arange(self.heads, device=device).float()
+        own = 0.5**m if self.slopes == "exponential" else 1 / (m + 1)
         if self.slopes == "alibi" and self.heads:
             own = alibi.slopes(self.heads, device)
         slope = torch.cat([own, own.new_zeros(self.shape.n_heads - self.heads)])

@@ -68,7 +68,7 @@ class Sandwich(Encoding):
 
     def _scale(self, ctx: Context) -> Tensor:
         heads = self.shape.n_heads
-        return heads / (8 * torch.arange(1, heads + 1, device=ctx.pos.device))
+        return heads / (8 * torch.arange(1, heads + 1, device=ctx.pos.device).float())
 
     def _waves(self, distance: Tensor) -> Tensor:
         """Sum one cosine after the other, so that FlexAttention needs no axis for them."""

@@ -98,7 +98,7 @@ class SelfExtend(Encoding):
             return torch.polar(torch.ones_like(angle), angle)
 
         shift = self.window * (1 - self.share)
-        far_q, far_k = self.coarse(ctx.query_pos) + shift, self.coarse(ctx.pos)
+        far_q, far_k = self.coarse(ctx.query_pos).float() + shift, self.coarse(ctx.pos)
         own = {NEAR: turn(ctx.pos), FAR_Q: turn(far_q), FAR_K: turn(far_k)}
         return replace(ctx, drawn={**(ctx.drawn or {}), **own})
 

@@ -69,7 +69,7 @@ class SSMax(ScaledQueries):
         if not floor:
             heads = self.shape.n_heads - self.first_free
             if start is None:
-                n = torch.arange(self.shape.train_len, device="cpu") + 1.0
+                n = torch.arange(self.shape.train_len, device="cpu").float() + 1
                 start = 1 / float(_log(n).mean())
             self.s = nn.Parameter(torch.full((self.shape.n_layers, heads), start))
 

@@ -58,6 +58,6 @@ class Wavelet(Encoding):
     def waves(self, distance: Tensor) -> Tensor:
         """Return p (n, K) of distances (n,)."""
         m = torch.arange(self.shape.d_head, device=distance.device)
-        width = 2.0 ** (m % self.scales)
+        width = 2.0 ** (m % self.scales).float()
         t = (distance[:, None] - m // self.scales) / width
         return (1 - t.square()) * torch.exp(-t.square() / 2) / width.sqrt()

@@ -1,17 +1,20 @@
 """Checks of far positions, and of the class attributes by which an encoding describes itself."""
 
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from pezoo.base import Encoding, PositionError
+from pezoo.base import Encoding, PositionError, Shape
 from pezoo.prf import prf_of
 from pezoo.testing.probe import (
     SHAPE,
     Factory,
+    Layer,
     build,
     close,
     context,
@@ -72,24 +75,19 @@ def check_bfloat16(factory: Factory) -> None:
     Angles, distances and table indices computed in bfloat16 would be off by whole positions, and
     sums over many tokens by whole logits.
     """
+
+    def layer(dtype: torch.dtype, batch: int, positions: range) -> Layer:
+        return _layer(build(factory).to(torch.bfloat16).to(dtype), batch, positions, dtype)
+
     with suppress(PositionError):
-        both = [_embedded_and_logits(factory, kind, 3, range(20_000, 20_010)) for kind in _KINDS]
-        for name, low, high in zip(("embed", "logits"), *both, strict=True):
-            real = high.isfinite()
-            require(
-                torch.equal(low.isfinite(), real),
-                f"{name}: infinite at other entries in bfloat16 than in float32",
-            )
-            gap = float((low - high)[real].abs().max() / high[real].abs().max().clamp(min=1.0))
-            require(
-                gap < 0.05,
-                f"{name}: off by {gap:.3f} of its size in bfloat16 at position 20,000: compute "
-                "angles and distances in float32 or int64",
-            )
+        low, high = (layer(kind, 3, range(20_000, 20_010)) for kind in _KINDS)
+        remedy = "in bfloat16 at position 20,000: compute angles and distances in float32 or int64"
+        for name in ("embedded", "logits"):
+            _agree(name, getattr(low, name), getattr(high, name), 0.05, remedy)
     with suppress(PositionError):
         later = torch.ones(300, 300, dtype=torch.bool).triu(1)
-        both = [_embedded_and_logits(factory, kind, 1, range(300)) for kind in _KINDS]
-        a, b = (logits.masked_fill(later, -torch.inf).softmax(-1) for _, logits in both)
+        both = (layer(kind, 1, range(300)).logits.float() for kind in _KINDS)
+        a, b = (logits.masked_fill(later, -torch.inf).softmax(-1) for logits in both)
         message = (
             "attention to 300 tokens differs in bfloat16: compute positions and sums in float32"
         )
@@ -97,14 +95,49 @@ def check_bfloat16(factory: Factory) -> None:
 
 
 @torch.no_grad()
-def _embedded_and_logits(
-    factory: Factory, dtype: torch.dtype, batch: int, positions: range
-) -> tuple[Tensor, Tensor]:
-    encoding, ids = build(factory).to(torch.bfloat16).to(dtype), tokens(batch, len(positions))
-    ctx = context(ids, torch.tensor([positions]))
-    ctx = replace(ctx, drawn=encoding.draw(ctx, generator=draws()))
-    layer = one_layer(encoding, ctx, inputs(encoding, batch, len(positions), dtype))
-    return layer.embedded.float(), layer.logits.float()
+def _layer(
+    encoding: Encoding, batch: int, positions: Iterable[int], dtype: torch.dtype = torch.float32
+) -> Layer:
+    pos = torch.tensor([[*positions]])
+    ctx = context(tokens(batch, pos.shape[1]), pos)
+    ctx = replace(ctx, drawn=encoding.draw(ctx, generator=draws(), progress=0.5))
+    return one_layer(encoding, ctx, inputs(encoding, batch, pos.shape[1], dtype))
+
+
+def _agree(name: str, low: Tensor, high: Tensor, allowed: float, remedy: str) -> None:
+    """Check that the finite numbers differ by less than a share of the largest one, or of 1."""
+    low, high, real = low.float(), high.float(), high.isfinite()
+    other = f"{name}: infinite at other entries {remedy}"
+    require(torch.equal(low.isfinite(), real), other)
+    gap = float((low - high)[real].abs().max() / high[real].abs().max().clamp(min=1.0))
+    require(gap < allowed, f"{name}: off by {gap:.2g} of its size {remedy}")
+
+
+def check_default_dtype(factory: Factory) -> None:
+    """Check that a half-precision default dtype neither raises an error nor changes a result.
+
+    The default dtype is that of arange(n) / x, 2.0 ** arange(n), linspace and torch.tensor(0.5).
+    """
+    shape, near = Shape(40, 5, 8, 2, 16), range(5)
+    state, default = build(factory, shape).state_dict(), torch.get_default_dtype()
+
+    def layer(positions: Iterable[int], training: bool) -> Layer:
+        encoding = factory(shape).float()
+        encoding.load_state_dict(state)
+        return _layer(encoding.train(training), 2, positions)
+
+    for training, positions in product((False, True), (near, (*near, *range(4000, 4005)))):
+        with suppress(PositionError):
+            high = layer(positions, training)
+            for dtype in (torch.bfloat16, torch.float16):
+                try:
+                    torch.set_default_dtype(dtype)
+                    low = layer(positions, training)
+                finally:
+                    torch.set_default_dtype(default)
+                remedy = f"if {dtype} is the default dtype: pass dtype= or call .float() first"
+                for name in ("embedded", "q", "k", "logits"):
+                    _agree(name, getattr(low, name), getattr(high, name), 1e-5, remedy)
 
 
 WIDTH = 64  # neighbours that are compared with neighbours further away

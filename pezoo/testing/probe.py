@@ -82,7 +82,7 @@ def task_prf(i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:
 def key_weight(shape: Shape = SHAPE) -> Tensor:
     """Return the weight (H K, D) of a projection to keys."""
     size = shape.n_heads * shape.d_head
-    weight = torch.arange(size * shape.d_model).sin().view(size, shape.d_model)
+    weight = torch.arange(size * shape.d_model).float().sin().view(size, shape.d_model)
     return weight / math.sqrt(shape.d_model)
 
 
@@ -211,8 +211,8 @@ def inputs(encoding: Encoding, batch: int, length: int, dtype: torch.dtype) -> I
     """Return random inputs that bfloat16 can represent, the same each time."""
     shape, generator = encoding.shape, torch.Generator().manual_seed(2)
     size = 2, batch, shape.n_heads, length, shape.d_head
-    x = torch.randn(batch, length, shape.d_model, generator=generator)
-    q, k = torch.randn(size, generator=generator)
+    x = torch.randn(batch, length, shape.d_model, generator=generator, dtype=torch.float32)
+    q, k = torch.randn(size, generator=generator, dtype=torch.float32)
     return Inputs(*(y.bfloat16().to(dtype) for y in (x, q, k)))
 
 

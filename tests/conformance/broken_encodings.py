@@ -658,6 +658,22 @@ class SumsInBfloat16(FoX):
 
 
 broken("bfloat16", "attention to 300 tokens", SumsInBfloat16)
+broken(
+    "default_dtype",
+    "logits: off by .* of its size if torch.bfloat16 is the default",
+    **built(rate=lambda shape: torch.ones(1)),
+    bias=lambda self, q, k, ctx: -self.rate * (ctx.distance()[:, None] / 7),
+)
+embeds(
+    "default_dtype",
+    "embedded: infinite .* torch.float16",
+    lambda x, ctx: x + (ctx.query_pos * 20.0).frac()[..., None],
+)
+broken(
+    "default_dtype",
+    "NotImplementedError: .*BFloat16",
+    **built(turn=lambda shape: nn.init.orthogonal_(torch.empty(8, 8))),
+)
 
 # Batches, padding and decoding.
 

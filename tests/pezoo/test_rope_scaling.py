@@ -6,8 +6,9 @@ import torch
 from pezoo.base import Context, Pass, Shape
 from pezoo.encodings.rope import RoPE
 from pezoo.registry import make
+from pezoo.rope_scaling import SCALINGS
 from pezoo.spec import SpecError, parse
-from pezoo.testing import check_encoding
+from pezoo.testing import CHECKS, check_encoding, run_check
 
 SHAPE = Shape(d_model=64, n_heads=2, d_head=32, n_layers=1, train_len=64)
 FACTORS = {
@@ -136,6 +137,20 @@ def test_conformance_of_longrope():
         return RoPE(shape, rope_parameters={"rope_type": "longrope", **parameters})
 
     check_encoding(build)
+
+
+BRIEF = {
+    **{name: {"factor": 4.0} for name in ("linear", "ntk", "dynamic", "yarn", "llama3")},
+    "longrope": {"short_factor": [1.1] * 4, "long_factor": [1.0, 1.3, 2.7, 3.9]},
+    "proportional": {"partial_rotary_factor": 0.5},
+}
+
+
+@pytest.mark.parametrize("rope_type", SCALINGS)
+def test_a_half_precision_default_dtype_leaves_the_angles(rope_type):
+    own = {"rope_type": rope_type, **BRIEF.get(rope_type, {})}
+    check = {check.__name__: check for check in CHECKS}["check_default_dtype"]
+    run_check(check, lambda shape: RoPE(shape, rope_parameters=own))
 
 
 def test_each_row_has_its_own_length():
