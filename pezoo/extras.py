@@ -36,6 +36,7 @@ class Extras:
     heads_with_positions: int | None = None  # only the first heads have positions; None: all
     needs_scale: bool = False  # True: reads ctx.scale
     needs_slots: bool = False  # True: reads ctx.slots, which some tasks supply
+    rope_within: int | None = None  # turns pairs; up to so many tokens its logits are rope's
     oracle: bool = False  # True: receives part of the task's solution
     control: bool = False  # True: shows what a part of another encoding does alone; not ranked
 

@@ -32,6 +32,7 @@ CLAIMS: dict[str, Callable[[Any], Any]] = {
     "random_distances": all,
     "modes": lambda found: sum(found, ()),
     "max_len": lambda found: min((n for n in found if n is not None), default=None),
+    "rope_within": lambda found: None if set(found) == {None} else 0,
     "heads_with_positions": lambda found: found[0] if len(found) == 1 else None,
 }
 

@@ -30,7 +30,7 @@ from pezoo.adapters.layer import check_length
 from pezoo.adapters.transformers_pass import NAME, attention, begin, enter
 from pezoo.base import Context, Encoding, Pass, Shape
 from pezoo.functional import encodings_in, parameter_groups
-from pezoo.registry import entries, make, parse, whole
+from pezoo.registry import entries, expand, make, parse, whole
 from pezoo.spec import Spec
 
 AttentionInterface.register(NAME, attention)
@@ -222,6 +222,7 @@ def _make(model: PreTrainedModel, encoding: str | Factory) -> Encoding:
         with torch.device("cpu"):
             if isinstance(encoding, str):
                 made = make(as_trained(parse(encoding), base), shape)
+                check_rotation(made, base)
             else:
                 made = encoding(shape)
     finally:
@@ -340,10 +341,8 @@ def _rotates_everywhere(base: Any) -> bool:
 
 
 def as_trained(spec: Spec, base: Any) -> Spec:
-    """Return the spec with the model's own rotation as default, for encodings that rotate.
-
-    Errors: ValueError if the encoding cannot reproduce the model's rotation.
-    """
+    """Return the spec with the model's own rotation as default, for encodings that rotate."""
+    spec = expand(spec)
     entry = entries().get(spec.name)
     if entry is None or not hasattr(base, "rotary_emb"):
         return spec
@@ -352,18 +351,43 @@ def as_trained(spec: Spec, base: Any) -> Spec:
         return whole(spec).over(lambda inner: as_trained(inner, base))
     if not {*inspect.signature(cls).parameters} >= ROTATION:
         return spec
-    if not _rotates_everywhere(base):
-        raise ValueError(f"some layers of this model do not rotate, but {spec.name} rotates in all")
-    rotate_half = getattr(sys.modules[type(base).__module__], "rotate_half", None)
-    turned = () if rotate_half is None else rotate_half(torch.arange(4.0, device="cpu")).tolist()
-    if tuple(turned) not in PAIRS:
-        raise ValueError("this model's rotation is neither of pairs (2m, 2m+1) nor (m, m + K/2)")
     own = {k: v for k, v in base.config.rope_parameters.items() if v is not None}
-    kind = own.get("rope_type")
-    if kind != "proportional" and own.pop("partial_rotary_factor", 1.0) != 1:
-        raise ValueError(f"this model rotates a part of each head, but {spec.name} all of it")
-    if kind == "dynamic":
+    if own.get("rope_type") != "proportional":
+        own.pop("partial_rotary_factor", None)  # see check_rotation
+    if own.get("rope_type") == "dynamic":
         own.pop("original_max_position_embeddings", None)  # transformers does not read it
     theta = float(own.pop("rope_theta", 10_000.0))
-    options = {"layout": PAIRS[tuple(turned)], "base": theta, "rope_parameters": own}
+    options = {"layout": _layout(base) or "half", "base": theta, "rope_parameters": own}
     return replace(spec, options={**options, **spec.options})
+
+
+def check_rotation(encoding: Encoding, base: Any) -> None:
+    """Check that an encoding that turns pairs can take over a model's rotation.
+
+    Errors: ValueError if it cannot.
+    """
+    turning = [
+        one
+        for one in encoding.modules()
+        if isinstance(one, Encoding) and one.rope_within is not None and one.wraps is None
+    ]
+    if not turning or not hasattr(base, "rotary_emb"):
+        return
+    name, own = turning[0].name or type(turning[0]).__name__, base.config.rope_parameters
+    for one in turning:
+        missing = ROTATION - {*inspect.signature(type(one)).parameters}
+        if missing:
+            raise ValueError(f"{one.name} cannot take over this model's {', '.join(missing)}")
+    if not _rotates_everywhere(base):
+        raise ValueError(f"some layers of this model do not rotate, but {name} rotates in all")
+    if not _layout(base):
+        raise ValueError("this model's rotation is neither of pairs (2m, 2m+1) nor (m, m + K/2)")
+    if own.get("rope_type") != "proportional" and own.get("partial_rotary_factor") not in (None, 1):
+        raise ValueError(f"this model rotates a part of each head, but {name} all of it")
+
+
+def _layout(base: Any) -> str | None:
+    """Return how the model pairs columns; None if it is neither of `PAIRS`."""
+    rotate_half = getattr(sys.modules[type(base).__module__], "rotate_half", None)
+    turned = () if rotate_half is None else rotate_half(torch.arange(4.0, device="cpu")).tolist()
+    return PAIRS.get(tuple(turned))

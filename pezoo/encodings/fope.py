@@ -1,7 +1,8 @@
 """FoPE: rotary position embedding with a Fourier series in place of each frequency."""
 
 import math
-from typing import Unpack
+from collections.abc import Mapping
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +10,7 @@ from torch.nn.functional import pad
 
 from pezoo.base import Context, Encoding, Pass, Shape, Sizes
 from pezoo.encodings.rope import RoPE
-from pezoo.functional import at_least_float32, full_precision, inverse_frequencies
+from pezoo.functional import at_least_float32, full_precision
 from pezoo.registry import register
 
 
@@ -29,12 +30,13 @@ class FoPE(Encoding):
     the authors' code for a tensor (H, n, n). Angles are float32.
 
     Options
-        base, layout  as in rope
+        base, layout, rope_parameters  as in rope
         period        longest period that is kept; 0 is train_len, as in the paper
         gain          of the noise; 0 is rope without its slow pairs
         learned       trains C and S; by default they stay as drawn, as in the paper
 
-    Errors: those of rope; ValueError for a base that is not above 1 and a negative period or gain.
+    Errors: those of rope; ValueError for a base that is not above 1, a negative period or gain, and
+    frequencies that depend on the length of the text.
 
     Paper: Hua et al. 2025, "Fourier Position Embedding". In its code the pairs that are
     left out have c = s = 1, which doubles their part of q k, and no more than half of the pairs
@@ -47,6 +49,7 @@ class FoPE(Encoding):
     paper = "Hua et al. 2025"
     reports = "steadier perplexity and retrieval than rope and alibi on longer texts"
     reads = "positions"
+    rope_within = 0
 
     def __init__(
         self,
@@ -54,6 +57,7 @@ class FoPE(Encoding):
         *,
         base: float = 10_000.0,
         layout: str = "interleaved",
+        rope_parameters: Mapping[str, Any] | str = "default",
         period: int = 0,
         gain: float = 0.3,
         learned: bool = False,
@@ -65,9 +69,9 @@ class FoPE(Encoding):
                 "base must be above 1, period and gain at least 0; "
                 f"got base={base}, period={period} and gain={gain}"
             )
-        self.rope = RoPE(self.shape, base=base, layout=layout)
+        self.rope = RoPE(self.shape, base=base, layout=layout, rope_parameters=rope_parameters)
         shape, self.relative = self.shape, gain == 0 and not learned
-        w = inverse_frequencies(shape.d_head, base, torch.device("cpu"))
+        w, self.factor = self.rope.fixed_frequencies(self.name, torch.device("cpu"))
         n = int((w >= 2 * math.pi / (period or shape.train_len)).sum())
         std = gain * math.sqrt(2 / (max(1, n) * (n + shape.n_heads)))
         for name in ("c", "s"):
@@ -85,6 +89,6 @@ class FoPE(Encoding):
         wave = self.rope.rotation(ctx)[..., : len(c[0])]
         with full_precision(q.device.type):
             turn = torch.complex(wave.real.to(c.dtype) @ c, wave.imag.to(s.dtype) @ s)
-        turn = pad(turn, (0, self.shape.d_head // 2 - turn.shape[-1]), value=1.0)  # (B|1, H, T, .)
+        turn = pad(turn, (0, self.shape.d_head // 2 - turn.shape[-1]), value=self.factor)
         k = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
         return self.rope.rotated(q, turn), self.rope.rotated(k, turn)

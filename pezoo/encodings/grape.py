@@ -1,6 +1,7 @@
 """GRAPE: penalties summed along the text, and rotations with learned frequencies."""
 
-from typing import Unpack
+from collections.abc import Mapping
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +11,7 @@ from pezoo.adapters import attention_mask
 from pezoo.base import Encoding, Pass, Shape, Sizes
 from pezoo.encodings.alibi import slopes
 from pezoo.encodings.rope import RoPE
-from pezoo.functional import at_least_float32, full_precision, inverse_frequencies
+from pezoo.functional import at_least_float32, full_precision
 from pezoo.registry import register
 from pezoo.spec import choice
 
@@ -32,12 +33,12 @@ class GRAPE(Encoding):
     Options
         bias    "path" as above; "gate": psi_il = log s(w LN(x_l) + b), which is `fox`; "none"
         width   P, even; 8 in the paper's runs
-        rotary  turns q and k too, as `rope` with layout "half", and learns the frequencies w_m of
-                each layer as exp(u_m); at the start they are those of rope
-        base    of these
+        rotary  turns q and k too, as `rope`, and learns the frequencies w_m of each layer as
+                exp(u_m); at the start they are those of rope
+        base, layout, rope_parameters  of these, as in rope
 
     Errors: ValueError without ctx.x for a bias, for an unknown bias, a width that is odd or below
-    2, and neither bias nor rotary.
+    2, neither bias nor rotary, and frequencies that depend on the length of the text.
 
     Paper: Zhang et al. 2026, "Group Representational Position Encoding", Equations 5.1 and 5.2
     (GRAPE-AP), and Section 2 for rotary with commuting planes (GRAPE-M). It is neither the
@@ -59,6 +60,8 @@ class GRAPE(Encoding):
         width: int = 8,
         rotary: bool = False,
         base: float = 10_000.0,
+        layout: str = "half",
+        rope_parameters: Mapping[str, Any] | str = "default",
         **sizes: Unpack[Sizes],
     ) -> None:
         super().__init__(shape, **sizes)
@@ -76,16 +79,18 @@ class GRAPE(Encoding):
         if bias == "gate":
             self.b = nn.Parameter(torch.zeros(shape.n_layers, shape.n_heads, 1))
         if rotary:
-            self.rope = RoPE(shape, base=base, layout="half")
-            log = inverse_frequencies(shape.d_head, base).log()
+            self.rope = RoPE(shape, base=base, layout=layout, rope_parameters=rope_parameters)
+            w, self.factor = self.rope.fixed_frequencies(self.name)
+            log = w.clamp(min=1e-30).log()  # a pair may stand still
             self.log_w = nn.Parameter(log.repeat(shape.n_layers, 1))
+            self.rope_within = RoPE.rope_within if bias == "none" else 0
 
     def transform(self, q: Tensor, k: Tensor, ctx: Pass) -> tuple[Tensor, Tensor]:
         if not self.rotary:
             return q, k
         w = at_least_float32(self.log_w[ctx.layer]).exp()
         angle = ctx.query_pos[:, None, :, None].to(w.dtype) * w
-        turn = torch.polar(torch.ones_like(angle), angle)
+        turn = torch.polar(torch.full_like(angle, self.factor), angle)
         return self.rope.rotated(q, turn), self.rope.rotated(k, turn)
 
     def bias(self, q: Tensor, k: Tensor, ctx: Pass) -> Tensor | None:

@@ -1,6 +1,7 @@
 """ReRoPE: rope whose distance ends at a window, for longer texts."""
 
-from typing import Unpack
+from collections.abc import Mapping
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
@@ -23,10 +24,10 @@ class ReRoPE(SelfExtend):
     Shapes: as in self_extend.
 
     Options
-        base, layout  as in rope
-        leak          ReRoPE has 0, Leaky ReRoPE more; 1 is rope
-        log_n         multiplies q of position p by max(1, log(p + 1) / log(train_len))
-        window        w, in tokens; 0 is half of train_len
+        base, layout, rope_parameters  as in rope
+        leak    ReRoPE has 0, Leaky ReRoPE more; 1 is rope
+        log_n   multiplies q of position p by max(1, log(p + 1) / log(train_len))
+        window  w, in tokens; 0 is half of train_len
 
     Errors: those of rope; ValueError for a leak outside 0..1 and a window below 0.
 
@@ -48,12 +49,14 @@ class ReRoPE(SelfExtend):
         *,
         base: float = 10_000.0,
         layout: str = "interleaved",
+        rope_parameters: Mapping[str, Any] | str = "default",
         leak: float = 0.0,
         log_n: bool = False,
         window: int = 0,
         **sizes: Unpack[Sizes],
     ) -> None:
-        super().__init__(shape, base=base, layout=layout, log_n=log_n, window=window, **sizes)
+        rotation: Any = {"base": base, "layout": layout, "rope_parameters": rope_parameters}
+        super().__init__(shape, log_n=log_n, window=window, **rotation, **sizes)
         if not 0 <= leak <= 1:
             raise ValueError(f"leak must be within 0..1, got {leak}")
         self.leak = leak

@@ -60,6 +60,7 @@ class RoPE(Encoding):
     reads = "distance"
     prf_text = "i - j"
     relative = True
+    rope_within = 2**24  # where float32 no longer holds every position
 
     def __init__(
         self,
@@ -85,6 +86,8 @@ class RoPE(Encoding):
         self.frequencies(Context(pos=torch.zeros(1, 1, dtype=torch.long)))  # its errors, now
         self.prefix_stable = self.relative = not self.reads_length
         self.order_blind = drop < 1
+        if self.order_blind:
+            self.rope_within = 0
 
     def draw(self, ctx: Context, **plan: Unpack[Plan]) -> dict[str, Tensor]:
         drawn = super().draw(ctx)
@@ -107,16 +110,27 @@ class RoPE(Encoding):
             return self.scaled(w, length=ctx.pos.amax(1) + 1)
         return self.scaled(w)
 
+    def fixed_frequencies(
+        self, reader: str, device: torch.device | None = None
+    ) -> tuple[Tensor, float]:
+        """Return w (K/2,) and the attention factor. Errors: ValueError if they read the length."""
+        if self.reads_length:
+            raise ValueError(f"{reader} needs frequencies that do not depend on the text's length")
+        return self.frequencies(Context(pos=torch.zeros(1, 1, dtype=torch.long, device=device)))
+
     def prepare(self, ctx: Context) -> Pass:
         ctx = super().prepare(ctx)
-        w, factor = self.frequencies(ctx)
         drawn = dict(ctx.drawn or {})
+        turn = self.turn(ctx.query_pos[:, None, :, None].float(), ctx)
         if self.drop < 1:
-            w = w * drawn.get(TURN, 0.0)
-        w = w if w.dim() == 1 else w[:, None, None]
-        angle = ctx.query_pos[:, None, :, None].float() * w  # (B|1, 1, T, K/2)
-        drawn[ROTATION] = torch.polar(torch.full_like(angle, factor), angle)  # e^(i p w)
-        return replace(ctx, drawn=drawn)
+            turn = torch.where(drawn.get(TURN, ctx.pos.new_zeros(())).bool(), turn, 1.0)
+        return replace(ctx, drawn={**drawn, ROTATION: turn})
+
+    def turn(self, by: Tensor, ctx: Context) -> Tensor:
+        """Return e^(i by w) times the attention factor, complex; by (B|1, H|1, n, 1|K/2) floats."""
+        w, factor = self.frequencies(ctx)
+        angle = by * (w if w.dim() == 1 else w[:, None, None])
+        return torch.polar(torch.full_like(angle, factor), angle)
 
     def rotation(self, ctx: Pass) -> Tensor:
         """Return what `transform` multiplies pairs by, complex (B|1, 1, T, K/2)."""

@@ -1,6 +1,7 @@
 """Selective RoPE: rope whose angles the text decides."""
 
-from typing import Unpack
+from collections.abc import Mapping
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +12,6 @@ from pezoo.encodings.rope import RoPE
 from pezoo.functional import (
     at_least_float32,
     full_precision,
-    inverse_frequencies,
     short_convolution,
 )
 from pezoo.registry import register
@@ -27,11 +27,12 @@ class SelectiveRoPE(Encoding):
 
     Example: phi = 1 for every token: rope. phi = 0 for a token: the text goes on as without it.
 
-    Shapes: q, k (B, H, T, K) -> the same, float32 at least; pairs are (m, m + K/2). Per layer V
-    (rank, D), U (H K/2, rank) and a convolution for each channel (H K/2, kernel), whose first
-    weight is the token's own; at the start N(0, std^2).
-    Options: base; rank, of U V; kernel, tokens of the convolution; std; bias, which adds exp(c) to
-    phi with c (H, K/2) learned, at the start 0, so that angles start near those of rope.
+    Shapes: q, k (B, H, T, K) -> the same, float32 at least. Per layer V (rank, D), U (H K/2, rank)
+    and a convolution for each channel (H K/2, kernel), whose first weight is the token's own; at
+    the start N(0, std^2).
+    Options: base, layout and rope_parameters as in rope; rank, of U V; kernel, tokens of the
+    convolution; std; bias, which adds exp(c) to phi with c (H, K/2) learned, at the start 0, so
+    that angles start near those of rope.
     Errors: ValueError without ctx.x, for an odd K, a D that H does not divide, a rank or kernel
     below 1 and a std below 0.
 
@@ -48,12 +49,15 @@ class SelectiveRoPE(Encoding):
     relative = True
     causal_only = True
     version = 2
+    rope_within = 0
 
     def __init__(
         self,
         shape: Shape | None = None,
         *,
         base: float = 500_000.0,
+        layout: str = "half",
+        rope_parameters: Mapping[str, Any] | str = "default",
         rank: int = 32,
         kernel: int = 4,
         std: float = 0.02,
@@ -68,7 +72,8 @@ class SelectiveRoPE(Encoding):
             )
         if shape.d_model % shape.n_heads:
             raise ValueError(f"n_heads={shape.n_heads} does not divide d_model={shape.d_model}")
-        self.base, self.rope = base, RoPE(shape, base=base, layout="half")
+        self.rope = RoPE(shape, base=base, layout=layout, rope_parameters=rope_parameters)
+        self.prefix_stable = self.relative = not self.rope.reads_length
         layers, channels = shape.n_layers, shape.n_heads * shape.d_head // 2
         sizes_of = (rank, shape.d_model), (channels, rank), (channels, kernel)
         self.v, self.u, self.conv = (
@@ -93,7 +98,6 @@ class SelectiveRoPE(Encoding):
     def transform(self, q: Tensor, k: Tensor, ctx: Pass) -> tuple[Tensor, Tensor]:
         with full_precision(q.device.type):
             sums = self.phases(ctx)
-        rate = inverse_frequencies(self.shape.d_head, self.base, q.device).to(sums.dtype)
-        turn = torch.polar(torch.ones_like(sums), sums * rate)
+        turn = self.rope.turn(sums, ctx)
         k = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
         return self.rope.rotated(q, turn), self.rope.rotated(k, turn)

@@ -1,8 +1,9 @@
 """Self-Extend: rope in which keys beyond a window share positions, for longer texts."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
@@ -29,7 +30,7 @@ class SelfExtend(Encoding):
     came. Angles are float32.
 
     Options
-        base, layout  as in rope
+        base, layout, rope_parameters  as in rope
         group         G, a whole number
         log_n         multiplies q of position p by max(1, log(p + 1) / log(train_len)), an option
                       of the authors' code too
@@ -54,6 +55,7 @@ class SelfExtend(Encoding):
         *,
         base: float = 10_000.0,
         layout: str = "interleaved",
+        rope_parameters: Mapping[str, Any] | str = "default",
         group: int = 8,
         log_n: bool = False,
         window: int = 0,
@@ -64,9 +66,12 @@ class SelfExtend(Encoding):
             raise ValueError(f"group must be at least 1, got {group}")
         if window < 0:
             raise ValueError(f"window must be at least 0, got {window}")
-        self.rope = RoPE(self.shape, base=base, layout=layout)
+        self.rope = RoPE(self.shape, base=base, layout=layout, rope_parameters=rope_parameters)
+        self.prefix_stable = self.rope.prefix_stable
+        self.relative = type(self).relative and self.rope.relative and not log_n
         self.group, self.window = group, window or max(1, self.shape.train_len // 2)
-        self.log_n, self.relative = log_n, self.relative and not log_n
+        self.log_n = log_n
+        self.rope_within = min(self.window, self.shape.train_len) if log_n else self.window
 
     def coarse(self, pos: Tensor) -> Tensor:
         """Return the positions of keys beyond the window."""
@@ -91,11 +96,9 @@ class SelfExtend(Encoding):
 
     def prepare(self, ctx: Context) -> Pass:
         ctx = super().prepare(ctx)
-        w, _ = self.rope.frequencies(ctx)
 
         def turn(pos: Tensor) -> Tensor:
-            angle = pos[:, None, :, None].float() * w
-            return torch.polar(torch.ones_like(angle), angle)
+            return self.rope.turn(pos[:, None, :, None].float(), ctx)
 
         shift = self.window * (1 - self.share)
         far_q, far_k = self.coarse(ctx.query_pos).float() + shift, self.coarse(ctx.pos)

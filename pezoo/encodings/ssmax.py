@@ -66,6 +66,8 @@ class SSMax(ScaledQueries):
         if floor < 0:
             raise ValueError(f"floor must be at least 0, got {floor}")
         self.scale_bias, self.floor, self.rate = scale_bias, floor, rate
+        if floor and self.inner.rope_within:
+            self.rope_within = min(self.inner.rope_within, floor - 1)
         if not floor:
             heads = self.shape.n_heads - self.first_free
             if start is None:

@@ -50,6 +50,8 @@ class Window(Wrapper):
             raise ValueError(f"size must be at least 1 and chunk 0, got {size=} and {chunk=}")
         self.size, self.chunk = size, chunk
         self.heads_with_positions, self.order_blind = None, False
+        if self.inner.rope_within:
+            self.rope_within = min(self.inner.rope_within, chunk or size)
         if chunk:
             self.relative = self.reads_distance = self.random_distances = False
 

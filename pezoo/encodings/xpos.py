@@ -1,8 +1,9 @@
 """xPos: RoPE whose frequencies fade with distance."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
@@ -26,7 +27,8 @@ class XPos(RoPE):
     Example: K = 64, 512 back: pair 0 keeps 2/7 of its product, pair 16 9/14 and pair 31 .98.
 
     Shapes: q, k (B, H, T, K) -> the same, float32 at least.
-    Options: base and layout as in rope; gamma, scale_base. For a scale_base of 1e30 it is rope.
+    Options: base, layout and rope_parameters as in rope; gamma, scale_base. For a scale_base of
+    1e30 it is rope.
     Errors: those of rope; PositionError from 32,696 on, with the default options, where keys would
     leave the range of float32 and bfloat16. That of float16 ends near 4,500: use another dtype.
     ValueError for a gamma beyond 1e-30 to 1e30, and for a scale_base that is not above 0.
@@ -42,6 +44,7 @@ class XPos(RoPE):
     reports = "steady perplexity on texts longer than in training"
     reads = "distance"
     prf_text = "i - j"
+    rope_within = 0
     causal_only = True
 
     def __init__(
@@ -50,11 +53,12 @@ class XPos(RoPE):
         *,
         base: float = 10_000.0,
         layout: str = "interleaved",
+        rope_parameters: Mapping[str, Any] | str = "default",
         gamma: float = 0.4,
         scale_base: float = 512.0,
         **sizes: Unpack[Sizes],
     ) -> None:
-        super().__init__(shape, base=base, layout=layout, **sizes)
+        super().__init__(shape, base=base, layout=layout, rope_parameters=rope_parameters, **sizes)
         if not (1e-30 < gamma < 1e30 and scale_base > 0):  # float32 holds both
             raise ValueError(
                 f"gamma must be between 1e-30 and 1e30, and scale_base above 0, got {gamma} and "

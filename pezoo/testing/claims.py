@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
+from inspect import signature
 from itertools import product
 from typing import Any
 
@@ -11,7 +13,9 @@ from torch import Tensor
 
 from pezoo.base import Encoding, PositionError, Shape
 from pezoo.prf import prf_of
+from pezoo.registry import make
 from pezoo.testing.probe import (
+    ROTATIONS,
     SHAPE,
     Factory,
     Layer,
@@ -29,6 +33,7 @@ from pezoo.testing.probe import (
     task_prf,
     tokens,
 )
+from pezoo.wrapper import Wrapper
 
 
 def check_shift_invariance(factory: Factory) -> None:
@@ -257,6 +262,43 @@ def check_heads(factory: Factory) -> None:
             f"heads_with_positions is {first}, but positions change the logits of a later head"
         )
         close(plain[:, first:], moved[:, first:], 1e-9, message)
+
+
+def check_rotation(factory: Factory) -> None:
+    """Check rope_within: as many tokens get the logits of rope, and rope's options are taken.
+
+    `pezoo.adapters.transformers.use` passes a trained model's own. A wrapper has those of its inner
+    encoding.
+    """
+    encoding = build(factory, noise=0.0)
+    within, cls = encoding.rope_within, type(encoding)
+    if isinstance(encoding, Wrapper):
+        _same_within(encoding, encoding.inner, within)
+        return
+    parts = [one for one in encoding.modules() if isinstance(one, Encoding)]
+    turns = any(one.rope_within is not None for one in parts)
+    require(within is not None or not turns, "it holds a rope: set rope_within = 0, or higher")
+    options = {*ROTATIONS[0]} - {*signature(cls).parameters} if turns else set()
+    message = f"it turns pairs, but lacks the options {', '.join(sorted(options))}, as rope has"
+    require(not options, message)
+    found: list[Tensor] = []
+    for rotation in ROTATIONS if turns else ():
+        try:
+            made = build(partial(cls, **rotation), noise=0.0)
+        except ValueError:
+            require(rotation["rope_parameters"] != "default", f"it refuses {rotation}")
+            continue
+        _same_within(made, make("rope", SHAPE, **rotation), made.rope_within)
+        found.append(run(made, tokens()))
+        message = f"it ignores one of the options {rotation}"
+        require(all(not torch.allclose(x, found[-1], atol=1e-9) for x in found[:-1]), message)
+
+
+def _same_within(encoding: Encoding, other: Encoding, within: int | None) -> None:
+    ids = tokens(2, min(within or 0, 2 * SHAPE.train_len))
+    message = f"rope_within is {within}, but the output for {ids.shape[1]} tokens is not that of "
+    if within:
+        close(run(encoding, ids), run(other.eval(), ids), 1e-5, message + other.name)
 
 
 def check_max_len(factory: Factory) -> None:

@@ -19,6 +19,14 @@ Check = Callable[[Factory], None]
 
 SHAPE = Shape(d_model=24, n_heads=3, d_head=8, n_layers=2, train_len=16)
 VOCAB = 11
+_TRAINED = "original_max_position_embeddings=4"
+ROTATIONS: tuple[dict[str, Any], ...] = (  # of trained models
+    {"layout": "half", "base": 5e5, "rope_parameters": "default"},
+    {"layout": "interleaved", "base": 5e5, "rope_parameters": "default"},
+    {"layout": "half", "base": 4.0, "rope_parameters": "default"},
+    {"layout": "half", "base": 5e5, "rope_parameters": f"yarn(factor=4,{_TRAINED})"},
+    {"layout": "interleaved", "base": 5e5, "rope_parameters": f"dynamic(factor=2,{_TRAINED})"},
+)
 
 
 class Probe(nn.Module):

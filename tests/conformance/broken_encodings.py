@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from pezoo import FoX
+from pezoo import FoX, RoPE, Window, XPos
 from pezoo.base import Columns, Encoding, ParamGroup, ScoreMod
 
 BROKEN = []
@@ -859,6 +859,44 @@ class RefusesItsMode(Encoding):
         return x
 
 
+class TurnsPairs(Encoding):
+    """As rope, but for the options that it ignores."""
+
+    rope_within = 0
+
+    def __init__(self, shape, *, base=1e4, layout="half", rope_parameters="default"):
+        super().__init__(shape)
+        self.rope = RoPE(
+            shape, **self.kept(base=base, layout=layout, rope_parameters=rope_parameters)
+        )
+
+    def kept(self, **options):
+        return options
+
+    def prepare(self, ctx):
+        return self.rope.prepare(ctx)
+
+    def transform(self, q, k, ctx):
+        return self.rope.transform(q, k, ctx)
+
+
+class WindowOfNine(Window):
+    def __init__(self, shape):
+        super().__init__(shape, size=9)
+        self.rope_within = 20
+
+
+broken("rotation", "holds a rope", **built(lambda self, shape: setattr(self, "rope", RoPE(shape))))
+broken("rotation", "lacks the options base, layout, rope_parameters", rope_within=0)
+broken("rotation", "is 9, but the output for 9 tokens is not that of rope", XPos, rope_within=9)
+for name in ("base", "layout", "rope_parameters"):
+    broken(
+        "rotation",
+        "ignores one of the options",
+        TurnsPairs,
+        kept=lambda self, name=name, **options: {k: x for k, x in options.items() if k != name},
+    )
+broken("rotation", "is 20, but the output for 20 tokens is not that of rope", WindowOfNine)
 broken("max_len", r"prepare accepts position 12 .* super\(\)\.prepare", TakesAnyPosition)
 broken("max_len", "draw accepts position 12", max_len=12, draw=lambda self, ctx, **plan: {})
 broken(

@@ -37,8 +37,9 @@ from pezoo.adapters.transformers_pass import Step
 from pezoo.base import Encoding, PositionError
 from pezoo.context import Context, Memo
 from pezoo.encodings.nope import NoPE
-from pezoo.encodings.rope import RoPE
+from pezoo.encodings.rope import LAYOUTS, RoPE
 from pezoo.spec import Spec, SpecError, parse
+from pezoo.testing import SHAPE
 
 SIZES = {
     "vocab_size": 31,
@@ -102,6 +103,45 @@ def test_rope_is_the_models_own(maker):
         model = build(maker, initializer_range=0.02).float()
         want = model(IDS).logits
         torch.testing.assert_close(use(model, "rope")(IDS).logits, want, atol=3e-7, rtol=0)
+
+
+AS_ROPE = ["grape(rotary=true,bias=none)", "window(size=30):rerope", "ssmax(floor=40):rope"]
+SCALED = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
+
+
+@pytest.mark.parametrize(
+    ("cls", "parameters"),
+    [
+        *[("Llama", one) for one in ({}, SCALED, {"rope_type": "dynamic", "factor": 2.0})],
+        *[("GPTNeoX", {"partial_rotary_factor": 1.0, **one}) for one in ({}, SCALED)],
+        ("Cohere", {}),
+    ],
+)
+def test_what_serves_models_trained_with_rope_changes_nothing_in_its_window(cls, parameters):
+    """And what turns pairs otherwise has the model's base, layout and rope_parameters too."""
+    config = getattr(transformers, f"{cls}Config")(
+        **SIZES, rope_parameters={"rope_type": "default", "rope_theta": 5e5, **parameters}
+    )
+    torch.manual_seed(0)
+    model = getattr(transformers, f"{cls}ForCausalLM")(config).eval()
+    twin, ids = copy.deepcopy(model), IDS[:1].repeat(1, 6)
+    served, rotation = set(), as_trained(parse("rope"), model.base_model).options
+    texts = {*pezoo.names(), *AS_ROPE}
+    for text in sorted(x for x in texts if pezoo.make(x, SHAPE).rope_within is not None):
+        if parameters.get("rope_type") == "dynamic" and text in ("fope", AS_ROPE[0]):
+            with pytest.raises(ValueError, match="needs frequencies that do not depend"):
+                use(twin, text)
+            continue
+        encoding = use(twin, text, slots=slots_of).base_model.encoding
+        parts = [one for one in encoding.modules() if isinstance(one, RoPE)]
+        assert all(one.base == 5e5 and one.pairs == LAYOUTS[rotation["layout"]] for one in parts)
+        n = min(encoding.rope_within or 0, ids.shape[1])
+        if n:
+            served.add(text)
+            with torch.no_grad():
+                want, got = (one(ids[:, :n], use_cache=False).logits for one in (model, twin))
+            torch.testing.assert_close(got, want, atol=1e-5, rtol=0, msg=text)
+    assert served >= {*AS_ROPE[1:], "rope", "rerope", "self_extend", "window"}
 
 
 FACTORS = [1.0, 1.5, 2.0, 3.0]
