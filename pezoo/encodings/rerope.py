@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-import torch
 from torch import Tensor
 
 from pezoo.base import Context, Shape, Sizes
@@ -15,8 +14,8 @@ from pezoo.registry import register
 class ReRoPE(SelfExtend):
     """Rotate q and k as rope does, as if all keys beyond a window were at its end.
 
-    Formula: q_i and k_j meet as in rope at the distance d = i - j where it is below the window w,
-    else at w + leak (d - w). In training they meet as in rope everywhere.
+    Formula: q_i and k_j meet as in rope at the distance d = i - j where |d| is below the window w,
+    else at sign(d) (w + leak (|d| - w)). In training they meet as in rope everywhere.
 
     Example: w = 4: the distances 0..7 count as 0, 1, 2, 3, 4, 4, 4, 4; with leak = 1/2 the last
     four as 4, 4.5, 5, 5.5.
@@ -40,7 +39,7 @@ class ReRoPE(SelfExtend):
     paper = "Su 2023"
     reports = "a trained model reads longer texts without fine-tuning"
     reads = "distance"
-    prf_text = "min(i - j, w)"
+    prf_text = "clip(i - j, -w, w)"
     relative = True
 
     def __init__(
@@ -72,4 +71,4 @@ class ReRoPE(SelfExtend):
         if self.log_n:
             return None
         d = ctx.distance()[0]
-        return d if self.leak else torch.clamp(d, max=self.window)
+        return d if self.leak else d.clamp(-self.window, self.window)

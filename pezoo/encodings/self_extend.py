@@ -13,15 +13,17 @@ from pezoo.encodings.rope import RoPE
 from pezoo.functional import at_least_float32, full_precision
 from pezoo.registry import register
 
-EXTEND, NEAR, FAR_Q, FAR_K = (f"self_extend.{name}" for name in ("on", "near", "far_q", "far_k"))
+NAMES = "on", "near", "earlier", "later", "keys"
+EXTEND, NEAR, EARLIER, LATER, KEYS = (f"self_extend.{name}" for name in NAMES)
 
 
 @register("self_extend")
 class SelfExtend(Encoding):
     """Rotate q and k as rope does, with coarser positions for keys beyond a window.
 
-    Formula: q_i and k_j meet as in rope at the distance i - j where it is below the window w, else
-    at floor(i / G) - floor(j / G) + w - w / G. In training they meet as in rope everywhere.
+    Formula: q_i and k_j meet as in rope at the distance i - j where |i - j| is below the window w,
+    else at floor(i / G) - floor(j / G) + w - w / G, or - w + w / G for later keys, which encoders
+    see. In training they meet as in rope everywhere.
 
     Example: w = 4, G = 2: keys 0..4 tokens back of token 9 are at 0, 1, 2, 3, 4; those 5..9 back at
     4, 5, 5, 6, 6.
@@ -86,7 +88,8 @@ class SelfExtend(Encoding):
         if self.log_n:
             return None
         d, at = ctx.distance()[0], self.coarse(ctx.pos[0])
-        return torch.where(d < self.window, d, at[:, None] - at + self.window)
+        far = at[:, None] - at + d.sign() * self.window
+        return torch.where(d.abs() < self.window, d, far)
 
     def draw(self, ctx: Context, **plan: Unpack[Plan]) -> dict[str, Tensor]:
         return {**super().draw(ctx, **plan), EXTEND: torch.tensor(not self.training)}
@@ -101,8 +104,9 @@ class SelfExtend(Encoding):
             return self.rope.turn(pos[:, None, :, None].float(), ctx)
 
         shift = self.window * (1 - self.share)
-        far_q, far_k = self.coarse(ctx.query_pos).float() + shift, self.coarse(ctx.pos)
-        own = {NEAR: turn(ctx.pos), FAR_Q: turn(far_q), FAR_K: turn(far_k)}
+        at = self.coarse(ctx.query_pos).float()
+        own = {NEAR: turn(ctx.pos), EARLIER: turn(at + shift), LATER: turn(at - shift)}
+        own[KEYS] = turn(self.coarse(ctx.pos))
         return replace(ctx, drawn={**(ctx.drawn or {}), **own})
 
     def scores(self, q: Tensor, k: Tensor, ctx: Pass) -> Tensor:
@@ -114,9 +118,13 @@ class SelfExtend(Encoding):
             longest = max(2, self.shape.train_len)
             n = (ctx.query_pos + 1).clamp(min=longest)[:, None, :, None]
             q = q * (n.to(q.dtype).log() / math.log(longest))
+        distance = ctx.distance()[:, None]
         with full_precision(q.device.type):
             here = drawn[NEAR][:, :, ctx.pos.shape[1] - ctx.new :]
             near = self.rope.rotated(q, here) @ self.rope.rotated(k, drawn[NEAR]).mT
-            far = self.rope.rotated(q, drawn[FAR_Q]) @ self.rope.rotated(k, drawn[FAR_K]).mT
-        beyond = (ctx.distance() >= self.window) & drawn[EXTEND].bool()
-        return torch.where(beyond[:, None], far, near)
+            k = self.rope.rotated(k, drawn[KEYS]).mT
+            far = self.rope.rotated(q, drawn[EARLIER]) @ k
+            if ctx.new > 1:  # later keys, for encoders
+                far = torch.where(distance > 0, far, self.rope.rotated(q, drawn[LATER]) @ k)
+        beyond = (distance.abs() >= self.window) & drawn[EXTEND].bool()
+        return torch.where(beyond, far, near)

@@ -407,6 +407,33 @@ def check_future(factory: Factory) -> None:
     )
 
 
+def check_both_sides(factory: Factory) -> None:
+    """Check that without a causal mask, distances that are alike for earlier keys are for later.
+
+    Of far keys with equal vectors, it counts the logits that differ from those of the next key.
+    """
+    encoding, side = build(factory).double(), 5 * SHAPE.train_len
+    t = 2 * side + 1
+    if encoding.causal_only or (encoding.max_len or t) < t:
+        return
+    same = torch.ones(1, t, dtype=torch.long)
+    ctx = context(same, slots=same)
+    ctx = replace(ctx, drawn=encoding.draw(ctx, generator=draws()))
+    with torch.no_grad():
+        logits = one_layer(encoding, ctx, same_tokens(encoding, t, torch.float64)).logits
+    earlier, later = logits[0, :, side, :side].flip(-1), logits[0, :, side, side + 1 :]
+    few, many = (_changes(x[:, side // 2 :].nan_to_num(neginf=-1e9)) for x in (earlier, later))
+    require(
+        few > side // 8 or many <= 2 * few + 2,
+        f"of {side // 2} far keys, {few} earlier and {many} later ones differ in their logits from "
+        "the next: encoders see both, so test the absolute distance, or set causal_only = True",
+    )
+
+
+def _changes(rows: Tensor) -> int:
+    return int((rows.diff(dim=-1).abs() > 1e-4).any(0).sum())
+
+
 TOLERANCE = 1e-5
 
 

@@ -937,6 +937,12 @@ broken(
     **built(rate=lambda shape: torch.full((shape.n_heads, 1, 1), 0.1)),  # the checks turn some
     bias=lambda self, q, k, ctx: -self.rate * ctx.distance()[:, None],
 )
+broken(
+    "both_sides",
+    "0 earlier and 39 later ones differ .* absolute distance",
+    **RELATIVE,
+    bias=lambda self, q, k, ctx: -ctx.distance().clamp(max=4).abs()[:, None].to(q.dtype),
+)
 biases(
     "prf",
     "prf is the same",

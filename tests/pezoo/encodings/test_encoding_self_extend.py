@@ -36,11 +36,13 @@ def test_it_is_rope_at_another_distance(text, distance):
     got, p = scores(text, q, k), POS[0].tolist()
     for h in range(2):
         for i in range(1, 8):
-            for j in range(1, i + 1):
+            for j in range(1, 8):
+                far, near = sorted((p[i], p[j]), reverse=True)
+                mirrored = math.copysign(1, i - j) * distance(far, near)
                 want = 0.0
                 for m in range(2):
                     a, b = (complex(*x[0, h, n, 2 * m : 2 * m + 2]) for x, n in ((q, i), (k, j)))
-                    angle = distance(p[i], p[j]) * 100 ** (-m / 2)
+                    angle = mirrored * 100 ** (-m / 2)
                     want += (a * b.conjugate() * complex(math.cos(angle), math.sin(angle))).real
                 assert got[0, h, i, j].item() == pytest.approx(want / 2, abs=2e-5)
 
@@ -53,6 +55,13 @@ def test_log_n_is_the_factor_of_the_released_code(text):
         factor = max(1, math.log(p + 1) / math.log(8))  # a training length of 8
         torch.testing.assert_close(with_it[:, :, i], without[:, :, i] * factor)
     assert make(text.format("log_n=true"), SHAPE).relative is False
+
+
+def test_later_keys_end_at_the_window_too():
+    one = make("rerope(window=4)", d_head=2, train_len=8).eval()
+    q, pos = torch.tensor([1.0, 0.0]).expand(1, 1, 40, 2), torch.arange(40)[None]
+    got = one.scores(q, q, one.prepare(Context(pos)).at(0, None))[0, 0, 5, 35]
+    assert got.item() * math.sqrt(2) == pytest.approx(math.cos(4), abs=1e-6)  # not cos 30
 
 
 def test_the_example_of_the_docstring():
