@@ -1,4 +1,4 @@
-"""What this machine can do at most, measured now, on the threads in use."""
+"""Measure this machine's peak rates, on the threads in use."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Which orderings of Ruoss et al. 2023 show in the records of ruoss2023-mini, as Markdown.
+"""Orderings of Ruoss et al. 2023 that the records of ruoss2023-mini show, as Markdown.
 
     python benchmarks/encoder_orderings.py
 
 Ours are means over seeds of the token accuracy over unseen lengths, the paper's those of its
 Table 4, the means over ten seeds of the best rate. An ordering shows where the means are at least
-`APART` points apart, the better one is as far above a guess, and every seed has the same sign.
+`APART` points apart, the better one is as far above the baseline, and every seed has the same sign.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ def paper() -> pd.DataFrame:
     return table.map(lambda text: float(text.partition("±")[0]))
 
 
-def guesses(found: pd.DataFrame) -> dict[str, float]:
-    """Over the unseen lengths, the better of two guesses, in percent: the best token at every place
-    of the answer, and the prompt's most frequent token everywhere."""
+def baselines(found: pd.DataFrame) -> dict[str, float]:
+    """Return the better of two baselines over the unseen lengths, in percent: the best constant at
+    every place of the answer, and the prompt's most frequent token everywhere."""
     lengths = found[~found.seen].groupby("task").length.unique()
     return {
-        task: 100 * max(fmean(guess(make(task), n) for n in own) for guess in (best, most_frequent))
+        task: 100 * max(fmean(one(make(task), n) for n in own) for one in (best, most_frequent))
         for task, own in lengths.items()
     }
 
@@ -68,8 +68,8 @@ def best(task: Task, length: int) -> float:
 
 def most_frequent(task: Task, length: int) -> float:
     batch = task.sample(torch.Generator().manual_seed(0), 10_000, int(length))
-    guess, counted = batch.prompt[:, :-1].mode(1).values, task.counted(batch.target)
-    return float(((batch.target == guess[:, None]) & counted).sum() / counted.sum())
+    answer, counted = batch.prompt[:, :-1].mode(1).values, task.counted(batch.target)
+    return float(((batch.target == answer[:, None]) & counted).sum() / counted.sum())
 
 
 def markdown(head: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
@@ -100,7 +100,7 @@ def accuracies(
         [task, f"{bars[task]:.1f}", *(cell(task, encoding) for encoding in columns)]
         for task in tasks
     )
-    yield from markdown(["task", "guess", *short(columns)], rows)
+    yield from markdown(["task", "baseline", *short(columns)], rows)
 
 
 def differences(
@@ -148,7 +148,7 @@ def pairs(
 
 def main() -> None:
     given, published = scores(), paper()
-    found, bars = runs(given), guesses(given)
+    found, bars = runs(given), baselines(given)
     tasks = [task if task in found.index else f"{task}(symbols=2)" for task in published.index]
     published = published.set_axis(tasks)
     columns = [*published.columns, "geometric"]

@@ -38,7 +38,7 @@ Work = tuple[int, int]  # floating-point operations and bytes
 
 @dataclass(frozen=True)
 class Kernel:
-    """How to make inputs for a kernel, call it, and count its work; constants get no gradient.
+    """Make inputs for a kernel, call it, and count its work; constants get no gradient.
 
     `cost` is the work of one forward and backward pass in float32 that holds nothing twice. Bytes
     are the least that must cross memory.
@@ -188,7 +188,7 @@ def measure(name: str, sizes: Sizes, rounds: int, device: str) -> Report:
 
 
 def _probe(candidate: Candidate, gradient: Tensor, expected: Tensor) -> dict[str, Any]:
-    """Does it run here, and how far is its output from the reference's?"""
+    """Run it, and compare its output with the reference's."""
     row: dict[str, Any] = {"backend": candidate.backend, "status": "ok", "note": None}
     try:
         output = candidate.run().detach()

@@ -180,7 +180,7 @@ def _check_result(config: RunConfig, whole: Path, cut: Path, report: Report) -> 
 
 
 def same(one: Record | None, two: Record | None) -> bool:
-    """Whether two records hold the same results, apart from machine, command and time."""
+    """Return True for equal results, apart from machine, command and time."""
     if one is None or two is None:
         return False
     left, right = (record.model_dump(exclude=_MACHINE) for record in (one, two))

@@ -247,7 +247,7 @@ class Train(Settings):
 class TestSet(Settings):
     """A further test set of a task, and the lengths that it is tested at."""
 
-    __test__ = False  # no test of pytest's
+    __test__ = False  # pytest must not collect it
 
     name: Annotated[str, Field(pattern=SET_NAME)]
     lengths: Lengths

@@ -31,7 +31,7 @@ def run() -> None:
         return
     if ours:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # no word about unused parameters
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # hides warnings about unused parameters
     from harness.engine import ddp
 
     ddp.enter()

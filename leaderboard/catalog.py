@@ -15,7 +15,7 @@ from leaderboard.record.tuning import MARK, tuned_name
 from pezoo.registry import parse
 from pezoo.spec import SpecError, bare
 
-ORACLE, CONTROL = "oracle", "control"  # encodings that are no competitors
+ORACLE, CONTROL = "oracle", "control"  # encodings that are not ranked
 
 HOOKS = {
     "draw": "draws what is random and checks positions, before a forward pass",

@@ -192,7 +192,7 @@ def _reporting(name: str, hook: Callable[..., Any]) -> Callable[..., Any]:
             owner, layer = self.name or type(self).__name__, ctx.layer
             owed = tuple(key for key, property in _REPLACING.items() if getattr(self, property))
         left = tuple(key for key in owed if key != name)
-        # A compiled `transform` owes nothing: what follows may be a graph that reports nothing.
+        # A compiled `transform` expects no hooks: a graph that follows cannot report its calls.
         if ctx.memo.owed and not left:
             ctx.memo.owed = None
         elif left and not torch.compiler.is_compiling():

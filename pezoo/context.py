@@ -103,14 +103,14 @@ class Context:
         ids       (B, S) token ids, for encodings that read the text (or None).
         n_new     T; None means that all S tokens are new.
         slots     (B|1, S) int64: ids or positions that the task supplies, from 0, such as those of
-                  position coupling (or None). Documents are told apart by pos, never by slots.
+                  position coupling (or None). Documents are separated by pos, never by slots.
     The layer
         layer     its index, from 0; after `prepare`, unknown until `at`.
         x         (B, T, D) its input; in `prepare` the token embeddings. In a pre-norm model this
                   is the residual stream before the norm.
         w_key     (G K, D) weight of its projection to keys, G <= H, without its bias, for encodings
                   that add to the input of that projection (or None).
-    For encodings that are told something of the task
+    For encodings that receive a hint or the solution
         scale     (B|1,) the instance scale n, for a scale hint (or None).
         task_prf  (i, j, n) -> int64: the task's positional relation function of query position i
                   (B|1, T, 1) and key position j (B|1, 1, S), for oracles (or None); n (B|1, 1, 1)
@@ -131,7 +131,7 @@ class Context:
     layer: int = 0
     n_new: int | None = None
     scale: Tensor | None = None
-    memo: Memo = field(default_factory=lambda: Memo())  # a graph of torch.compile calls no class
+    memo: Memo = field(default_factory=lambda: Memo())  # torch.compile cannot call a class
     w_key: Tensor | None = None
     task_prf: PRF | None = None
     slots: Tensor | None = None
@@ -334,7 +334,7 @@ class Pass(Context):
         d = super().distance(i, j)
         if self.distances is None:
             return d
-        # Padding lies outside the table; what it reads there is masked by attention.
+        # Padding may lie outside the table; attention masks what it reads.
         index = d.abs().clamp(max=self.distances.shape[0] - 1)
         return d.sign() * self.distances[index]
 

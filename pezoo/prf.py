@@ -42,7 +42,7 @@ def prf_of(
         prf = encoding.prf(ctx)
     except ValueError:
         raise
-    except Exception as error:  # a plug-in may raise anything
+    except Exception as error:  # a plug-in may raise any exception
         raise PRFError(f"prf(ctx) of {name} fails: {type(error).__name__}: {error}") from error
     if prf is None:
         return None

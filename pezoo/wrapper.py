@@ -23,7 +23,7 @@ from pezoo.functional import at_least_float32
 from pezoo.pictures import Picture
 from pezoo.registry import make
 
-# How a claim follows from those of what is wrapped.
+# Combines the claims of the wrapped encodings into the wrapper's.
 CLAIMS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("prefix_stable", "relative", "reads_distance", "order_blind"), all),
     **dict.fromkeys(("stochastic", "causal_only", "needs_scale", "needs_slots"), any),

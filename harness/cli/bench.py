@@ -105,7 +105,7 @@ def bench(asked: SimpleNamespace) -> None:
     kinds = sweep_configs(sweep, configs) + possible_configs(sweep, configs) if sweep else configs
     known = known_records(Path(asked.known), kinds) if asked.known else {}
     waiting = configs if sweep or asked.fresh else _open(configs, folder, known)
-    check_builds(waiting)  # what is finished was built
+    check_builds(waiting)  # finished runs were built before
     check_records(kinds if waiting else [], recorded_command(sys.argv[1:]), sweep)
     writable(folder)
     if asked.dry_run:
@@ -168,7 +168,7 @@ def _engine(asked: SimpleNamespace) -> Engine:
     from harness.engine import Options, make
     from harness.engine.local import threads_of
 
-    threads_of(1)  # refuses an impossible OMP_NUM_THREADS
+    threads_of(1)  # raises for an invalid OMP_NUM_THREADS
     own = {field.name: getattr(asked, field.name) for field in fields(Options)}
     return make(asked.engine, Options(**own))
 

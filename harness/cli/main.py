@@ -71,14 +71,14 @@ def main() -> None:
         words = "more memory" if isinstance(error, MemoryError) else "a deeper nesting"
         click.echo(f"Error: this needs {words} than there is: {error}", err=True)
         sys.exit(2)
-    except RuntimeError as error:  # torch has one for memory
+    except RuntimeError as error:  # torch raises it when memory runs out
         from harness.runs.record import failure_reason
 
         if not failure_reason(error).startswith("out of memory"):
             raise
         click.echo(f"Error: this needs more memory than there is: {error}", err=True)
         sys.exit(2)
-    except ValueError as error:  # every wrong input in this project is one
+    except ValueError as error:  # all invalid input raises ValueError
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)
     except OSError as error:

@@ -28,7 +28,7 @@ from harness.settings.sweep import (
 )
 from leaderboard.record.schema import Record
 
-WAIT = 10.0  # seconds between two looks at runs of other processes
+WAIT = 10.0  # seconds between two polls of other processes' runs
 # Options of one site.
 LOCAL_OPTIONS = ("--runs", "--known", "--engine", "--address", "--slurm", "--accumulate")
 RUN = re.compile(rb'"run":\s*"([0-9a-f]{16})"')  # in a record

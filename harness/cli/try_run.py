@@ -25,7 +25,7 @@ def command(run: str, prompts: tuple[str, ...], runs: str) -> None:
         raise click.UsageError(f"run {config.hash} has no checkpoint left")
     blank = "\r\n" if " " in trainer.task.vocab.symbols else None
     for prompt in prompts:
-        examples.read(trainer.task, prompt.strip(blank))  # all, before the first is answered
+        examples.read(trainer.task, prompt.strip(blank))  # validate all before answering
     say(f"{config.encoding} on {config.task}; for example {trainer.task.example}", err=True)
     for prompt in prompts or click.get_text_stream("stdin"):
         if prompt.strip():

@@ -55,7 +55,7 @@ def _check_build(config: RunConfig) -> None:
         raise TaskError(f"{config.encoding} cannot run on {config.task}: {error}") from error
     except ValueError:
         raise
-    except Exception as error:  # a plug-in may raise anything
+    except Exception as error:  # a plug-in may raise any exception
         raise click.UsageError(
             f"{config.encoding} on {config.task} cannot be built: {failure_reason(error)}"
         ) from error

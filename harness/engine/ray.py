@@ -110,6 +110,6 @@ class Engine(remote.Engine):
             _check_reachable(self.address)
         try:
             ray.init(log_to_driver=False, logging_level="ERROR", **settings)
-        except Exception as error:  # Ray raises all kinds, a plain Exception too
+        except Exception as error:  # Ray raises many types, including Exception itself
             where = f"no Ray cluster at --address {self.address}" if self.address else "Ray"
             raise EngineError(f"{where}: {' '.join(str(error).split())[:300]}") from error

@@ -23,7 +23,7 @@ from harness.runs.events import Event
 from harness.runs.files import is_alive, read_json
 from harness.runs.folder import finished
 
-POLL = 0.3  # seconds between two looks at all runs
+POLL = 0.3  # seconds between two polls of all runs
 PROGRESS = "progress.json"
 
 

@@ -211,7 +211,7 @@ class RunFolder:
                 return None
             state = torch.load(io.BytesIO(optimiser), weights_only=True, map_location="cpu")
             return load(model), state, index["curve"]
-        except Exception:  # a strange file leads its reader to raise anything
+        except Exception:  # reading a damaged file may raise any exception
             return None
 
     def _drop_old(self, step: int) -> None:
@@ -253,7 +253,7 @@ def finished(path: Path) -> Record | None:
 
 
 def failed(path: Path) -> Record | None:
-    """Return the record of a run that failed, final or not; None if there is no whole one."""
+    """Return the record of a run that failed, final or not; None if there is no complete one."""
     try:
         record = Record.parse(read(path / "result.json"))
     except (OSError, ValueError):

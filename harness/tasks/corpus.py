@@ -20,7 +20,7 @@ LEAST = LONGEST + APART  # bytes of a file to test on
 MOST = 2**30  # bytes of a text
 EVERY = 6  # of the files of at least LEAST bytes, one in so many is to test on, one to validate
 PYTHON = Path(__file__).with_name("python_library.tar.gz")
-LICENSE = "LICENSE.txt"  # Python's own, which is no text to train on
+LICENSE = "LICENSE.txt"  # of Python itself, not training text
 
 
 class Corpus(NamedTuple):

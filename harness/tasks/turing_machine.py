@@ -26,7 +26,7 @@ class TuringMachine(Task):
     cell the head stays; right of the last one there is a blank.
 
     Options: `machine`, the number of a random machine of 5 states and 15 symbols; or `file`, a
-    machine of one's own (docs/turing-programs.md). `steps`, how many to write, separated by |; 0 is
+    machine of your own (docs/turing-programs.md). `steps`, how many to write, separated by |; 0 is
     as many as the machine takes from its start to a final state, with its inputs on the tape, up to
     the file's max_steps. `format`, "scratchpad", or "plain" for the last tape alone.
     With steps above 0, tape, head and state are uniform (the state among those that are not final);

@@ -1,1 +1,1 @@
-"""Which computations positional relation functions carry to larger scales (Chen et al. 2026)."""
+"""Computations that positional relation functions carry to larger scales (Chen et al. 2026)."""

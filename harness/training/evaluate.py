@@ -200,7 +200,7 @@ def check_decoding(model: Transformer, task: Task, config: RunConfig) -> None:
             gap = _gap(model, batch.to(device), length, config.eval.window)
             if not gap <= _ROUNDING:
                 near = "cpu" if device.startswith("mps") else device  # mps has no float64
-                with suppress(RuntimeError):  # what cannot compute in float64 is judged without
+                with suppress(RuntimeError):  # encodings without float64 are compared in float32
                     exact = deepcopy(model).to(near, torch.float64)
                     gap = _gap(exact, batch.to(near), length, config.eval.window)
             if not gap <= _ROUNDING:

@@ -92,7 +92,7 @@ def read_machine(path: Path) -> Machine:
     """
     try:
         is_file = path.is_file() and path.stat().st_size <= MOST_BYTES
-        if path.exists() and not (is_file or path.is_dir()):  # reading a folder says so
+        if path.exists() and not (is_file or path.is_dir()):  # reading a folder raises OSError
             raise MachineError(f"expected a regular file of at most {MOST_BYTES:,} bytes")
         return machine_of(tomllib.loads(path.read_text(encoding="utf-8-sig")))
     except OSError as error:

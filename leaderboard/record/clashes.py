@@ -57,7 +57,7 @@ def _claims(record: Record, copied: Conflict) -> Iterator[tuple[str, Conflict, o
     kind = table, config.spec, config.encoding_version
     yield f"seed {seed} has another result, and neither counts:", ne, (*kind, seed), record.run
     losses = [point.loss or 0.0 for point in curve]
-    if max(losses, default=0) > NEAR:  # no loss at all is no fingerprint
+    if max(losses, default=0) > NEAR:  # equal curves of zeros do not show a copy
         same = tuple((point.step, point.loss, point.exact) for point in curve)
         yield "the learning curve is that of", copied, same, record
     own = seed, losses, [*map(NUMBERS, record.scores.last)]

@@ -30,7 +30,7 @@ def refusals(record: Record) -> Iterator[str]:
     yield from _provenance(record)
     if record.status == "failed":
         if not record.reason:
-            yield "status is failed, but there is no reason"
+            yield "status is failed, but reason is empty"
         if any(scores for _, _, scores in record.tested()):
             yield "status is failed, but there are scores"
         return

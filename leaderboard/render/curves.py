@@ -99,7 +99,7 @@ class _Plot:
 
     @property
     def ends(self) -> list[tuple[float, float]]:
-        """Where each curve ends; bottom left without a point."""
+        """The end of each curve; bottom left for one without points."""
         corner = float(LEFT), float(TOP + HEIGHT)
         return [parts[-1][-1] if parts else corner for parts in self.lines]
 

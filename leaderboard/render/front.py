@@ -113,12 +113,12 @@ class TaskFront:
 
     @property
     def general(self) -> Entry | None:
-        """The one that solves it without chosen options, too."""
+        """The encoding that solves it without hints or chosen options."""
         return _cheapest(self.of(GENERAL))
 
     @property
     def helped(self) -> list[str]:
-        """Who solves it with hints or as an oracle, where no other does."""
+        """The encodings that solve it with hints or as oracles, if no other does."""
         return [] if self.solver else [e.row.label for e in self.of(TOLD, ORACLE) if e.solves]
 
 

@@ -33,12 +33,12 @@ def score(value: float | None, bits: bool = False) -> str:
     return f"{value:.3f}" if bits and value is not None else percent(value)
 
 
-def shade(row: Row, best: float, guess: float) -> float:
-    """Return how dark a cell is, 0 to 1: of bits by the best mean, else above the guess."""
-    own = row.unseen.mean if row.unseen else guess
+def shade(row: Row, best: float, baseline: float) -> float:
+    """Return how dark a cell is, 0 to 1: relative to the best bits, else above the baseline."""
+    own = row.unseen.mean if row.unseen else baseline
     if row.in_bits:
         return best / own if own else 1.0
-    return max(0.0, (own - guess) / (1 - guess)) if guess < 1 else 1.0
+    return max(0.0, (own - baseline) / (1 - baseline)) if baseline < 1 else 1.0
 
 
 def number(value: float | None) -> str:

@@ -1,4 +1,4 @@
-"""Which differences between encodings are significant, over the seeds that they share.
+"""Tests of differences between encodings, over the seeds that they share.
 
 Runs of one seed share data, test examples and initial backbone, so seeds are compared in pairs.
 Every pair of encodings is a test of its own; Holm's correction keeps the chance of even one false

@@ -1,4 +1,4 @@
-"""Records as one tidy pandas DataFrame, for analyses of one's own."""
+"""Records as one tidy pandas DataFrame, for your own analyses."""
 
 from __future__ import annotations
 

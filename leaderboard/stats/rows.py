@@ -142,7 +142,7 @@ class Row:
 
     @property
     def in_bits(self) -> bool:
-        """True where the metric is no share, and less of it is better."""
+        """True for bits, of which fewer are better."""
         return in_bits(self.track)
 
     @property
@@ -242,7 +242,7 @@ class Points:
 
 
 def in_bits(track: str) -> bool:
-    """Return True where the compared measure is no share, and less of it is better."""
+    """Return True if the compared measure is bits, of which fewer are better."""
     return MEASURES[track][0] == BITS
 
 

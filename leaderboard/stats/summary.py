@@ -49,7 +49,7 @@ def summarise(
 ) -> list[Row]:
     """Return a row per table, encoding and evaluation mode, best first, at the last step.
 
-    Seeds that do not count have separate rows. `receives`: what an encoding is told, in words.
+    Seeds that do not count have separate rows. `receives`: an encoding's hints, in words.
     """
     runs = sorted(records, key=lambda r: (*_row_key(r), r.seed, r.finished, r.run))
     rows: list[Row] = []
@@ -170,7 +170,7 @@ def _row(
 
 
 def _first_of_seeds(runs: Sequence[Record]) -> tuple[dict[int, Record], list[str]]:
-    """Return the first finished run of each seed, as nobody repeats a run until it is lucky."""
+    """Return the first finished run of each seed, so that lucky repetitions do not count."""
     every, done = [run for run in runs if run.status == "done"], dict[int, Record]()
     for run in every:
         done.setdefault(run.seed, run)

@@ -55,10 +55,10 @@ class Learned(Encoding):
             nn.init.trunc_normal_(self.table, std=std, a=-2 * std, b=2 * std)
 
     def prf(self, ctx: Context) -> Tensor:
-        self.draw(ctx)  # which refuses positions beyond the table
+        self.draw(ctx)  # raises for positions beyond the table
         return own_pairs(ctx.pos)
 
     def embed(self, x: Tensor, ctx: Context) -> Tensor:
-        ctx.check_prepared()  # which is where positions beyond the table are refused
-        row = ctx.query_pos.clamp(min=0)  # -1, no token, reads row 0, and attention masks it
+        ctx.check_prepared()  # `draw` raises for positions beyond the table
+        row = ctx.query_pos.clamp(min=0)  # padding reads row 0, which attention masks
         return x + nn.functional.embedding(row, self.table).to(x.dtype)

@@ -83,7 +83,7 @@ class Relative(Encoding):
         if kind is not Columns:
             return None
         if ctx.distances is not None or q.shape[2] < self.shape.d_model:
-            return None  # distances that are no differences; fewer queries than columns
+            return None  # drawn distances are not differences; with few queries, columns cost more
         if not has_float64(ctx.pos.device):
             return None
         w = at_least_float32(self.w[ctx.layer]).view(-1, *self.u.shape[1:])  # (D, H, K)

@@ -83,7 +83,7 @@ class RoPE(Encoding):
         self.base, self.pairs, self.drop = options["rope_theta"], LAYOUTS[layout], drop
         self.scaled = rope_scaling.choose(options, shape)
         self.reads_length = rope_scaling.reads_length(options["rope_type"])
-        self.frequencies(Context(pos=torch.zeros(1, 1, dtype=torch.long)))  # its errors, now
+        self.frequencies(Context(pos=torch.zeros(1, 1, dtype=torch.long)))  # raise its errors now
         self.prefix_stable = self.relative = not self.reads_length
         self.order_blind = drop < 1
         if self.order_blind:
@@ -97,7 +97,7 @@ class RoPE(Encoding):
         return drawn
 
     def _draw(self, ctx: Context) -> dict[str, Tensor]:
-        return self.draw(ctx)  # it looks at no values, so that torch.compile can trace it
+        return self.draw(ctx)  # reads no tensor values, so that torch.compile can trace it
 
     def prf(self, ctx: Context) -> Tensor:
         distance = ctx.distance()[0]
@@ -144,6 +144,6 @@ class RoPE(Encoding):
     def rotated(self, x: Tensor, turn: Tensor) -> Tensor:
         """Multiply the pairs of x (B, H, T, K) by `turn`, complex (B|1, H|1, T, K/2)."""
         pairs = rearrange(at_least_float32(x), f"b h t ({self.pairs}) -> b h t m two", two=2)
-        pairs = pairs.clone(memory_format=torch.contiguous_format)  # x may lie in memory anyhow
+        pairs = pairs.clone(memory_format=torch.contiguous_format)  # x may be non-contiguous
         y = torch.view_as_complex(pairs) * turn
         return rearrange(torch.view_as_real(y), f"b h t m two -> b h t ({self.pairs})")

@@ -95,7 +95,7 @@ class SelfExtend(Encoding):
         return {**super().draw(ctx, **plan), EXTEND: torch.tensor(not self.training)}
 
     def _draw(self, ctx: Context) -> dict[str, Tensor]:
-        return self.draw(ctx)  # it looks at no values, so that torch.compile can trace it
+        return self.draw(ctx)  # reads no tensor values, so that torch.compile can trace it
 
     def prepare(self, ctx: Context) -> Pass:
         ctx = super().prepare(ctx)

@@ -5,5 +5,5 @@
 
 from typing import Literal
 
-# What computes attention. This file does not import torch, so that settings can name it.
+# Kernels of attention. This file does not import torch, so that settings can read it.
 Attention = Literal["auto", "sdpa", "eager", "flex"]

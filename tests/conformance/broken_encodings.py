@@ -202,7 +202,7 @@ broken("stateless", "if other passes run in between", RemembersChunks)
 
 
 class StaysWithTheRow(Encoding):
-    """Adds up the tokens, of all documents, in a tensor of the memo that nobody can reorder."""
+    """Adds up the tokens, of all documents, in a tensor that `reorder` cannot reach."""
 
     keep = staticmethod(lambda sums: sums)
 

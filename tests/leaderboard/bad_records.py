@@ -138,7 +138,7 @@ FORGED: dict[str, tuple[Changes, str]] = {
     "earlier task version": ({"config.task_version": 0}, "task_version is 0: the code is at"),
     # Results.
     "failed without reason": ({"status": "failed", "scores.last": [], "scores.best": []},
-        "no reason"),
+        "reason is empty"),
     "failed with scores": ({"status": "failed", "reason": "loss is not finite"},
         "there are scores"),
     "other chance": ({"chance": 0.99}, "chance is 0.99, expected 0.1"),
@@ -249,7 +249,7 @@ FORGED: dict[str, tuple[Changes, str]] = {
     "wrong answers left out": ({"scores.last.3.wrong": []}, "0 wrong answers, expected 3"),
     "wrong answers of the best": ({"scores.best.3.wrong": [dict.fromkeys(("prompt", "expected",
         "given"), "1")]}, "1 wrong answers, expected 0"),
-    "a third of an answer": ({"learning.0.exact": 0.3334}, "no share of 320 answers"),
+    "a third of an answer": ({"learning.0.exact": 0.3334}, "not a multiple of 1/320"),
     "no loss": ({f"learning.{at}.loss": 0.0 for at in range(8)}, "has the loss 0.0 everywhere"),
     "one loss": ({f"learning.{at}.loss": 0.1 for at in range(8)}, "has the loss 0.1 everywhere"),
     "below 0": ({"scores.last.6.exact": -0.0}, "scores.last.6.exact: -0.0 is not a share"),

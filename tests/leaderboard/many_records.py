@@ -1,4 +1,4 @@
-"""What building the leaderboard takes with many records: CPU-seconds and memory.
+"""CPU seconds and memory of building the leaderboard with many records.
 
     python tests/leaderboard/many_records.py --records 20000 --root FOLDER
 

@@ -1,4 +1,4 @@
-"""What `check` refuses, each with its reason, and what `add` takes."""
+"""Records that `check` refuses, each with its reason, and records that `add` takes."""
 
 from __future__ import annotations
 
@@ -303,7 +303,7 @@ def test_add_refuses_what_is_not_a_finished_sound_run(raw, tmp_path):
 
 
 def both_refused(folder, words, **options):
-    """Whether two records are refused for each other, and nothing else is."""
+    """Return True if two records, and no others, are refused for each other."""
     names = {"000.json": "001.json", "001.json": "000.json"}
     lines = check([folder], **options).refused
     found = {line.partition(": ")[0][-8:]: line for line in lines}
@@ -383,7 +383,7 @@ def test_runs_share_no_learning_curve(raw, save):
 
 
 def test_encodings_that_train_alike_are_no_copies(save):
-    """As a window that holds every text, which an honest comparison shows."""
+    """A window that holds every text trains as its inner encoding, and is not a copy."""
     first = committed("quick/copy/rope", 1)
     names = dict.fromkeys(("encoding", "config.label", "config.encoding"), "window:rope")
     names |= {"config.encoding_version": 1001}

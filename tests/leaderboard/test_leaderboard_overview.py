@@ -154,7 +154,7 @@ def test_every_table_says_how_many_seeds_a_cell_has(record, tmp_path):
     assert (lines["seeds"]["copy"], lines["c"]["copy"]) == ("1-3", "90.0¹")
 
 
-def test_encoders_have_a_guess_without_a_place(record, tmp_path):
+def test_encoders_have_a_baseline_without_a_place(record, tmp_path):
     records = results(record, "ab", config={"track": "encoder"})
     found = tables(records)
     assert "| - | baseline | 10.0 | - | 10.0 | 10.0 |" in re.sub(" +", " ", markdown(found))

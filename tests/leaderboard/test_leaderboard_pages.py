@@ -1,4 +1,4 @@
-"""What is written: tables, pictures, LEADERBOARD.md, the site. Hostile texts stay texts."""
+"""Files written: tables, pictures, LEADERBOARD.md, the site. Hostile texts are escaped."""
 
 from __future__ import annotations
 
@@ -518,7 +518,7 @@ def test_a_protocol_without_a_comparison_is_a_link(record):
     assert "## recall" in markdown(tables(once))  # the only one
 
 
-def test_the_guess_of_leaderboard_md_is_that_of_the_pages(raw):
+def test_the_baseline_of_leaderboard_md_is_that_of_the_pages(raw):
     one = raw(right={10: 100, 20: 50})
     for score in one["scores"]["last"]:
         score["tokens"] = 400
@@ -530,8 +530,8 @@ def test_the_guess_of_leaderboard_md_is_that_of_the_pages(raw):
     )
 
 
-def test_the_guess_of_an_encoder_is_the_best_constant_where_the_task_tells_it(record):
-    def guessed(track):
+def test_the_baseline_of_an_encoder_is_the_best_constant_where_the_task_tells_it(record):
+    def with_baseline(track):
         raw = {"task": "bucket_sort", "config": {"track": track}}
         return baseline(
             tables([record("rope", right={10: 9, 20: 9, 28: 9, 60: 9}, **raw)])[0], known
@@ -539,13 +539,13 @@ def test_the_guess_of_an_encoder_is_the_best_constant_where_the_task_tells_it(re
 
     known = read_catalog()
     share = dict(known.tasks["bucket_sort"].best_constant)
-    by_length, unseen, knows = guessed("encoder")
+    by_length, unseen, knows = with_baseline("encoder")
     assert [by_length[at] for at in (0, 1, 3)] == [share[10], share[20], share[60]]
     between = share[20] + (share[60] - share[20]) * math.log(1.4) / math.log(3)
     assert by_length[2] == pytest.approx(between)
     assert unseen == pytest.approx(fmean(by_length[1:]))
     assert knows
-    assert guessed("decoder").by_length != by_length
+    assert with_baseline("decoder").by_length != by_length
 
 
 def test_the_first_screen_counts_runs_and_keeps_hints_and_chosen_options_apart(record, monkeypatch):

@@ -1,4 +1,4 @@
-"""Every number of a row against numbers worked out by hand or by scipy."""
+"""Every number of a row against values computed by hand or by scipy."""
 
 from __future__ import annotations
 

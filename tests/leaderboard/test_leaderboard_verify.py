@@ -1,4 +1,4 @@
-"""What a record says is compared with what its command, encoding and task give."""
+"""Records are compared with what their command, encoding and task give."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What `attend` promises to somebody's own model: the mask it builds, shared heads, its errors."""
+"""`attend` in other models: the mask that it builds, shared heads, its errors."""
 
 from dataclasses import replace
 
@@ -165,7 +165,7 @@ def test_an_encoding_that_needs_prepare_says_so_in_its_first_hook(text, hook):
 
 @pytest.mark.parametrize("text", [*TEXTS, "learned", "randomized:rope"])
 def test_a_context_that_prepare_returned_is_not_prepared_again(text):
-    """What was drawn is of its own pass, and positions may have been rewritten."""
+    """Draws belong to one pass, and positions may have been rewritten."""
     encoding, _, _, _, ctx = setting(text)
     longer = torch.arange(13)[None]
     for again in (ctx, replace(ctx, pos=longer, x=ctx.x[:, :1], n_new=1)):

@@ -1,4 +1,4 @@
-"""A model that leaves out `scores` or `weights` of an encoding that replaces them is told so."""
+"""Leaving out `scores` or `weights` of an encoding that replaces them raises an error."""
 
 from functools import partial
 

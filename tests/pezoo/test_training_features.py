@@ -1,4 +1,4 @@
-"""What people train with changes no result: checkpointing, autocast, DDP and FSDP2."""
+"""Training features change no result: checkpointing, autocast, DDP and FSDP2."""
 
 import pytest
 import torch

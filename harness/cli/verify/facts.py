@@ -127,7 +127,7 @@ def _curve(record: Record, task: Task) -> Iterator[str]:
     answers = record.config.eval.validation_samples * len(lengths)
     right = [(share or 0) * answers for share in curve.values()]
     if any(abs(number - round(number)) > 1e-6 for number in right):
-        yield f"learning has an exact that is no share of {answers} answers"
+        yield f"learning has an exact match that is not a multiple of 1/{answers}"
     for name, scores, step in (
         ("last", record.scores.last, record.last_step),
         ("best", record.scores.best, record.best_step),

@@ -39,7 +39,7 @@
   // How dark a cell is: the better the value shown, the darker; reach against the
   // longest of all tasks, cost against the lowest of its task.
   function shades(lines, tables, at, show) {
-    const [baseline, falls] = [guess(tables[at], show), falling(tables[at], show)];
+    const [baseline, falls] = [shadedFrom(tables[at], show), falling(tables[at], show)];
     const rows = lines.flatMap((line) => (show === "reach" ? line.rows : [line.rows[at]]));
     const all = rows.filter((row) => row?.unseen).map((row) => number(tables[at], row, show)).filter((value) => value > 0);
     const [least, most] = [Math.min(...all), Math.max(...all)];
@@ -48,7 +48,7 @@
   }
 
   // Where the shading of a share begins: for token accuracy, at the baseline.
-  const guess = (table, show) =>
+  const shadedFrom = (table, show) =>
     ["unseen", "median"].includes(show) && table.metric === "token accuracy" ? (table.baseline ?? 0) : 0;
 
   function cell(table, at, show, most, shade) {

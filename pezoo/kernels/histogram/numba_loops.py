@@ -176,7 +176,7 @@ def _move(
             moved = load(new, i) + up * load(old, i - step)
             store(new, i, moved + down * load(old, i + step))
         new[origin + step] = new[origin + step] + fresh[j] * mass
-        if size.one_sided:  # what would go below offset 0 stays there
+        if size.one_sided:  # mass that would move below offset 0 stays there
             new[origin] = new[origin] + fresh[j + 1] * mass + kept[j + 1] * old[origin]
         else:
             new[origin - step] = new[origin - step] + fresh[j + 1] * mass
@@ -345,7 +345,7 @@ def _unmove(
     low, high = span(t, size)
     origin, last, at = zero_of(size), size.moves - 1, place * size.moves
     kept, fresh, d_kept = beyond(x.kept, at), beyond(x.fresh, at), beyond(d.kept, at)
-    jumped = zero  # what mass anywhere gets through offset 0
+    jumped = zero  # the gradient of mass that moves through offset 0
     for j in range(size.moves):
         there = g[origin + step_of(j, size)]
         d.fresh[at + j] = there * mass

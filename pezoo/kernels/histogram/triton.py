@@ -93,7 +93,7 @@ def _move(  # type: ignore[no-untyped-def]
         there = tl.load(before + start, mask=(start >= low) & (start < high), other=0.0)
         target = tl.maximum(zero + step, 0) if one_sided else zero + step
         new += share * there + tl.where(d == target, tl.load(fresh + j), 0.0) * mass
-        if one_sided and step < 0:  # what would go below offset 0 stays there
+        if one_sided and step < 0:  # mass that would move below offset 0 stays there
             new += tl.where(d == 0, share * here, 0.0)
     token = d - zero - 1
     count = tl.minimum(sources, seen)

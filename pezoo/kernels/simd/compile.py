@@ -39,7 +39,7 @@ def _load(kept: Any, load: Callable[..., Any], *signature: Any) -> Any:
     """Load from the cache; None if it is damaged, as if nothing were there."""
     try:
         return load(*signature)
-    except Exception:  # a truncated pickle leads to anything
+    except Exception:  # a truncated pickle may raise any exception
         kept.flush()
         return None
 

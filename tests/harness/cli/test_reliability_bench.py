@@ -1,4 +1,4 @@
-"""What `pezoo bench` leaves behind is what the other commands may trust."""
+"""Test that other commands can trust what `pezoo bench` writes."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""What the terminal shows: tables that fit, lists, formats, one line for bad input."""
+"""Terminal output: tables that fit, lists, formats, one line for bad input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is drawn for a batch and for its parts."""
+"""Random numbers drawn for a batch and for its parts."""
 
 import torch
 

@@ -12,7 +12,7 @@ from harness.runs.run import execute
 from harness.settings.protocol import load_protocol, resolve
 from pezoo.spec import parse_list
 
-# A token of one's own, so that no other cluster is met. Ray reads it once, when it is imported.
+# An own token, so that other clusters are not found. Ray reads it once, when it is imported.
 os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": os.urandom(16).hex()}
 
 

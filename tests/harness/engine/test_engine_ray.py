@@ -37,7 +37,7 @@ def listening():
 
 @pytest.fixture(scope="module")
 def elsewhere():
-    """What listened before there was a cluster."""
+    """Return the addresses in use before the cluster starts."""
     return listening()
 
 

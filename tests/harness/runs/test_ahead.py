@@ -1,4 +1,4 @@
-"""What a task cannot make is found before training."""
+"""Settings that a task cannot serve are refused before training."""
 
 import pytest
 from soak import SETTINGS

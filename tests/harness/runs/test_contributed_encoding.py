@@ -1,4 +1,4 @@
-"""The encoding in the README, word for word, as a package of somebody's own."""
+"""The encoding in the README, word for word, as a package."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""What goes wrong in a run or a command is said, recorded, and stops nothing else."""
+"""Failures of a run or a command are reported and recorded, and stop nothing else."""
 
 import json
 import os

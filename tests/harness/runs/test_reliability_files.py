@@ -112,7 +112,7 @@ def test_a_damaged_best_model_is_made_again(config, whole, tmp_path, train_to):
 
 
 class Payload:
-    """What runs if anything unpickles it."""
+    """A payload that runs when unpickled."""
 
     def __init__(self, mark):
         self.mark = mark

@@ -90,7 +90,7 @@ def saved(root, configs):
 
 
 def free(root, config):
-    """Whether no process holds the run."""
+    """Return True if no process holds the run."""
     try:
         with RunFolder(root, config).lock():
             return True
@@ -193,7 +193,7 @@ def test_ctrl_c_during_an_import_prints_no_traceback(module, args, tmp_path):
 
 
 def serves(process):
-    """Whether a process of that group is a fork server, or about to be one."""
+    """Return True if a process of the group is a fork server, or about to be one."""
     listed = ["ps", "-o", "args", "-g", str(process.pid)]
     return "forkserver" in subprocess.run(listed, capture_output=True, text=True).stdout
 

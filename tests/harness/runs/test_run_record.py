@@ -1,4 +1,4 @@
-"""What a record says about how a run was made."""
+"""The provenance and costs in a record."""
 
 import hashlib
 import subprocess

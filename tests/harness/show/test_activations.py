@@ -1,4 +1,4 @@
-"""What is recorded is what happens, and recording changes nothing."""
+"""Recorded activations are those of the model, and recording changes nothing."""
 
 from dataclasses import replace
 

@@ -67,7 +67,7 @@ def test_any_text_is_continued_and_not_judged(config_of, monkeypatch):
 
 
 def said(monkeypatch, config, name, prompt, answer, track="decoder"):
-    """What `try` and `show` say of an answer: the line, and which tokens are wrong."""
+    """Return the line that `try` and `show` print, and the wrong tokens."""
     task = tasks.make(name)
     out = torch.tensor([[*answer, task.vocab.eos] if track == "decoder" else answer])
     for module in (evaluate, examples):

@@ -34,7 +34,7 @@ def having(example):
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """What matplotlib is told to draw, instead of drawing it."""
+    """Record the calls to matplotlib instead of drawing."""
     calls = []
 
     def record(name):

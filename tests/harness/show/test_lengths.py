@@ -11,7 +11,7 @@ from pezoo.spec import parse
 
 
 def drawn(monkeypatch, task, protocol, *settings):
-    """What is drawn: per panel, the shares in training and in the test."""
+    """Return the shares in training and in the test, by panel."""
     shown = []
     monkeypatch.setattr(plots, "histograms", lambda name, shares, *_, **__: shown.append(shares))
     config = resolve(load_protocol(protocol, settings), task, parse("nope"), 0, "cpu", "auto")

@@ -1,4 +1,4 @@
-"""How the tasks of recall and state are drawn, and the tokens of an answer that are given."""
+"""Samples of the tasks of recall and state, and the given tokens of their answers."""
 
 from collections import Counter
 from itertools import groupby

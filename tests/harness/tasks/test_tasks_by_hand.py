@@ -1,4 +1,4 @@
-"""Answers by hand: the text of a prompt and its answer, as in the papers or worked out."""
+"""Answers by hand: the text of a prompt and its answer, as in the papers or by the rules."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""A file of one's own in the folder of tasks that is not yet right."""
+"""A contributed file in the folder of tasks that has an error."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Teacher forcing and decoding agree, and what cannot be represented is no zero."""
+"""Teacher forcing and decoding agree, and what cannot be represented does not count as 0."""
 
 from dataclasses import replace
 
@@ -245,7 +245,7 @@ def test_sample_counts():
 
 @torch.no_grad()
 def test_a_perfect_model_scores_one():
-    """A model that is told the answers: the count of right answers is not off by one anywhere."""
+    """A model that receives the answers: the count of right answers is exact."""
     config = config_of("addition", "nope")
     task = tasks.make("addition")
 

@@ -175,7 +175,7 @@ def test_a_perfect_model_scores_one_on_every_test_set():
     task = tasks.make(config.task)
 
     class Told(Transformer):
-        """Copies what is told for the text that ends with the window."""
+        """Copy the answers given for the text that ends with the window."""
 
         known: list
 
@@ -203,7 +203,7 @@ def test_a_perfect_model_scores_one_on_every_test_set():
 
 
 def _inside(row, whole):
-    """Where a row, without its padding, stands in a text, from 1; 0 if it does not."""
+    """Return the position of a row without padding in a text, from 1; 0 if absent."""
     row = [i for i in row if i != 28]
     for at in range(len(whole) - len(row) + 1):
         if whole[at : at + len(row)] == row:

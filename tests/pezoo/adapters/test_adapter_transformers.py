@@ -181,7 +181,7 @@ TRAINED = {"rope_theta": 500.0, "original_max_position_embeddings": 16}
     ids=lambda x: x if isinstance(x, str) else "",
 )
 def test_a_trained_model_gets_a_scaling(text, parameters):
-    """The same weights as a model that transformers made with the scaling."""
+    """The logits equal those of a model that transformers made with the scaling."""
     parameters = {"rope_theta": 500.0, **parameters}
     ids = torch.randint(2, 31, (1, 40), generator=torch.Generator().manual_seed(4))
     with torch.no_grad():

@@ -91,7 +91,7 @@ def test_the_latch_is_a_window_and_a_running_maximum():
     st.lists(st.integers(0, 2), min_size=1, max_size=12),
 )
 def test_the_latch_cannot_count(first, second):
-    """What lies before its window matters only by which tokens there are."""
+    """Tokens before the window count as a set, whatever their order."""
     latch, vocabulary = made("latch", size=40), torch.eye(3, dtype=D)
     one, other = (
         latch(vocabulary[torch.tensor(start + [2] * WINDOW)][None], None)[0, -1]

@@ -34,7 +34,7 @@ def feed(encoding, x, new, memo, pos=None):
 
 
 def counted(encoding, monkeypatch):
-    """How many tokens the controller has read, pass by pass."""
+    """Return the number of tokens that the controller has read, by pass."""
     (layer,), read = encoding.layers, []
     features = layer.features
     monkeypatch.setattr(layer, "features", lambda x, *a: read.append(x.shape[1]) or features(x, *a))

@@ -130,7 +130,7 @@ def test_pictures_of_every_kind(text, t):
 
 
 def test_a_copy_is_of_an_earlier_token():
-    """Where none is, the picture is empty; a row and the probability of no copy sum to 1."""
+    """Without a copy the picture is empty; a row and the probability of no copy sum to 1."""
     encoding = made("prism_2025(cursors=2,d_pe=8,hidden=6,copy_every=3)")
     (ctx, _), found = run(encoding)
     (layer,) = encoding.layers

@@ -1,4 +1,4 @@
-"""What other implementations compute, with the tests' inputs; `_schema` in each file says how."""
+"""Outputs of other implementations, with inputs; `_schema` in each file names the source."""
 
 import json
 from pathlib import Path

@@ -27,7 +27,7 @@ def places_of(text):
 
 
 def added(encoding, ids, slots=None, pos=None, **plan):
-    """What embed adds to (B, S) tokens, and the start."""
+    """Return what `embed` adds to (B, S) tokens, and the start."""
     x, every = torch.zeros(*ids.shape, 8), torch.arange(ids.shape[1])[None]
     ctx = Context(every if pos is None else pos, ids=ids, slots=slots, x=x)
     drawn = encoding.draw(ctx, **plan)

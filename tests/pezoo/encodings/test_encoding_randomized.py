@@ -29,7 +29,7 @@ def prepare(encoding, ctx=None, seed=0, length=None):
 
 
 def hooks(encoding, ctx):
-    """What an attention layer sees: embeddings and logits of fixed q and k."""
+    """Return the inputs of an attention layer: embeddings and logits of fixed q and k."""
     x = torch.randn(2, 6, 8, generator=seeded(7))
     q, k = torch.randn(2, 2, 2, 6, 4, generator=seeded(8)).unbind(0)
     ctx = prepare(encoding, ctx).at(0, x)

@@ -1,4 +1,4 @@
-"""Which back end of a kernel runs, by device, type of numbers and what is installed."""
+"""Choice of a kernel's back end by device, dtype and installed packages."""
 
 import sys
 
@@ -12,7 +12,7 @@ NUMBERS = torch.zeros(1, 1, 1)
 
 @pytest.fixture(params=[True, False], ids=["installed", "not installed"])
 def numba(request, monkeypatch):
-    """Whether numba can be imported."""
+    """Return True if numba can be imported."""
     monkeypatch.setitem(sys.modules, "numba", sys if request.param else None)
     return request.param
 

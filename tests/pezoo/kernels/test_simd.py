@@ -126,7 +126,7 @@ def test_a_change_in_a_called_function_compiles_the_kernel_anew(tmp_path):
 
 
 def run(folder):
-    """What the kernel says in a process of its own."""
+    """Return the kernel's output in a separate process."""
     code = [sys.executable, "-B", "-c", KERNEL.format(folder=str(folder))]
     env = {key: value for key, value in os.environ.items() if key != "NUMBA_CACHE_DIR"}
     return subprocess.run(code, capture_output=True, text=True, check=True, env=env).stdout.strip()
