@@ -25,6 +25,7 @@ from pezoo.spec import choice, parse
 
 Scaled = tuple[Tensor, float]
 TRAINED = "original_max_position_embeddings"
+_SHARES = "mscale", "mscale_all_dim"  # of the attention factor of yarn
 
 
 def default(w: Tensor) -> Scaled:
@@ -217,8 +218,11 @@ SCALINGS: dict[str, Callable[..., Scaled]] = {
 def read(rope_parameters: Mapping[str, Any] | str) -> dict[str, Any]:
     """Return rope_parameters as a dictionary, without the keys that are None.
 
-    Errors: ValueError for an unknown type, for numbers that are not above 0, and for a text that
-    names an encoding to wrap.
+    `type`, the name of rope_type in old configs, becomes rope_type.
+
+    Errors: ValueError for an unknown type or key, for two types, for numbers that are not above 0
+    (mscale and mscale_all_dim may be 0, which leaves them out), and for a text that names an
+    encoding to wrap.
 
     >>> read("yarn(factor=4)")
     {'rope_type': 'yarn', 'factor': 4}
@@ -228,15 +232,21 @@ def read(rope_parameters: Mapping[str, Any] | str) -> dict[str, Any]:
         if spec.wrapped:
             raise ValueError(f"rope_parameters wraps nothing, got {rope_parameters}")
         rope_parameters = {"rope_type": spec.name, **spec.options}
-    found = {"rope_type": "default", **rope_parameters}
-    found = {name: value for name, value in found.items() if value is not None}
-    choice("rope_type", found["rope_type"], SCALINGS)
+    found = {name: value for name, value in rope_parameters.items() if value is not None}
+    old = found.pop("type", "default")
+    kind = found.setdefault("rope_type", old)
+    if old not in ("default", kind):
+        raise ValueError(f"rope_type={kind} and type={old} differ: leave out type")
+    choice("rope_type", kind, SCALINGS)
+    for name in found:
+        choice("key of rope_parameters", name, _known())
     if type(found.get("truncate", True)) is not bool:
         raise ValueError(f"truncate must be true or false, got {found['truncate']!r}")
     for name in found.keys() - {"rope_type", "truncate"}:
         listed, value = name in ("short_factor", "long_factor"), found[name]
         numbers: Any = value if listed and isinstance(value, tuple | list) else [value]
-        fit = all(type(x) in (int, float) and 0 < x < math.inf for x in numbers)
+        least = 0 if name in _SHARES else math.ulp(0)
+        fit = all(type(x) in (int, float) and least <= x < math.inf for x in numbers)
         if not fit or (listed and numbers is not value):
             what = "numbers" if listed else "a number"
             raise ValueError(f"{name} must be {what} above 0 and finite, got {value!r}")
@@ -261,7 +271,7 @@ def choose(rope_parameters: Mapping[str, Any], shape: Shape) -> Callable[..., Sc
     if TRAINED in parameters and TRAINED not in own:
         own[TRAINED] = shape.train_len
     if kind == "yarn":
-        scales = own.pop("mscale", None), own.pop("mscale_all_dim", None)
+        scales = [own.pop(name, None) for name in _SHARES]
         if all(scales) and "factor" in own:
             more, less = (_grown(own["factor"], 0.1 * x) for x in scales)
             own.setdefault("attention_factor", more / less)
@@ -283,6 +293,12 @@ def reads_length(kind: str) -> bool:
 def _options(kind: str) -> dict[str, inspect.Parameter]:
     parameters = inspect.signature(SCALINGS[kind]).parameters
     return {name: p for name, p in parameters.items() if p.kind is p.KEYWORD_ONLY}
+
+
+def _known() -> list[str]:
+    """Return every key that rope_parameters may have."""
+    options = {name for kind in SCALINGS for name in _options(kind)} - {"length"}
+    return sorted(options | {"rope_type", "rope_theta", "partial_rotary_factor", TRAINED, *_SHARES})
 
 
 def _numbers(n: int, w: Tensor) -> Tensor:

@@ -116,7 +116,9 @@ def load(
         parent.__init__(self, config, *args, **more)
         _put(self, text, saved.get("length"), slots)
 
-    cls: Any = type(parent.__name__, (parent,), {"__init__": build})
+    # With another __module__, transformers takes it for custom code and converts no keys.
+    body = {"__init__": build, "__module__": parent.__module__}
+    cls: Any = type(parent.__name__, (parent,), body)
     found = cls.from_pretrained(folder, **options)
     model = found[0] if isinstance(found, tuple) else found  # with output_loading_info
     model.__class__ = parent  # which can be pickled
@@ -134,9 +136,12 @@ def load(
 class EncodingTrainer:
     """A mixin that gives transformers' Trainer the encoding's penalty and optimiser settings.
 
+    It also tells the encoding the progress of training, for those that read it, as PRISM's noise
+    and `rope(drop=0.7)` do. A loop of your own sets `model.base_model.progress`, from 0 to 1.
+
         class MyTrainer(EncodingTrainer, Trainer): ...
 
-    Trainer alone would leave both out.
+    Trainer alone would leave all of it out.
     """
 
     def create_optimizer(self, *args: Any, **kwargs: Any) -> Any:
@@ -160,6 +165,9 @@ class EncodingTrainer:
     ) -> Any:
         """Compute Trainer's loss, and add the penalty while training."""
         trainer: Any = self
+        for part in model.modules():
+            if hasattr(part, "slots_of"):  # a decoder that `use` changed
+                part.progress = trainer.state.global_step / max(1, trainer.state.max_steps)
         found = super().compute_loss(model, inputs, True, num_items_in_batch)  # type: ignore[misc]
         loss, outputs = found
         summed = trainer.model_accepts_loss_kwargs and num_items_in_batch is not None
@@ -190,7 +198,7 @@ def _put(
             hook = partial(enter, index, tuple(inspect.signature(layer.forward).parameters))
             layer.register_forward_pre_hook(hook, with_kwargs=True)
     base.encoding = made.to(model.device, model.dtype).train(model.training)
-    base.slots_of = slots
+    base.slots_of, base.progress = slots, None
     earlier, own = getattr(config, NAME, None) or {}, config._attn_implementation
     saved = {
         "encoding": encoding if isinstance(encoding, str) else None,

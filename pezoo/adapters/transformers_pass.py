@@ -75,7 +75,9 @@ def begin(names: tuple[str, ...], base: Any, args: tuple[Any, ...], kwargs: dict
     ctx = Context(pos=pos, ids=ids, x=x, n_new=x.shape[1], memo=memo, slots=slots)
     mask = CAUSAL if counted or plainly_causal(ctx) else adapters.attention_mask(ctx)
     length = None if memory is None else put["length"]
-    ctx = encoding.prepare(Pass.of(ctx, drawn=encoding.draw(ctx, length=length)))
+    progress = base.progress if base.training else None
+    drawn = encoding.draw(ctx, length=length, progress=progress)
+    ctx = encoding.prepare(Pass.of(ctx, drawn=drawn))
     if memory is not None:  # what an encoding refuses is not kept
         memory.pos, memory.ids = pos, ids
     if replayed:

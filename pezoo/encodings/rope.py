@@ -46,7 +46,7 @@ class RoPE(Encoding):
     position: later tokens change earlier values, and keys must not be cached.
 
     Errors: ValueError for an odd K, an unknown layout or rope_type, missing or unknown options of
-    the rope_type, and drop outside (0, 1].
+    the rope_type, drop outside (0, 1], and training with drop but without Plan.progress.
 
     Paper: Su et al. 2021, "RoFormer", Equation 15. DroPE: Gelberg et al. 2025; there the dropped
     phase has a learning rate schedule of its own. transformers recomputes the frequencies of
@@ -93,6 +93,11 @@ class RoPE(Encoding):
         drawn = super().draw(ctx)
         if self.drop < 1:
             progress = plan.get("progress")
+            if self.training and progress is None:
+                raise ValueError(
+                    f"rope(drop={self.drop}) needs the progress of training: pass progress=... to "
+                    "draw (in transformers, EncodingTrainer does), or call eval()"
+                )
             drawn[TURN] = torch.tensor(float(progress is not None and progress < self.drop))
         return drawn
 

@@ -156,7 +156,7 @@ def _gradients(
     parameters = dict(encoding.named_parameters())
     if parameters:
         ctx = context(tokens(), pos)
-        ctx = replace(ctx, drawn=encoding.draw(ctx, generator=draws()))
+        ctx = replace(ctx, drawn=encoding.draw(ctx, generator=draws(), progress=1.0))
         out = Probe(encoding, dtype)(tokens(), ctx)
         message = "it has parameters, but no hook's output depends on them: return the value"
         require(out.requires_grad, message)
@@ -269,7 +269,7 @@ def check_derivatives(factory: Factory) -> None:
     given, layers = inputs(encoding, b, t, torch.float64), encoding.shape.n_layers
     x = given.x.clone()
     ctx = context(tokens(b, t), x=x)
-    ctx = replace(ctx, drawn=encoding.draw(ctx, generator=draws()))
+    ctx = replace(ctx, drawn=encoding.draw(ctx, generator=draws(), progress=1.0))
     hooks, w_key = _hooks(encoding, given, ctx)
     parameters: dict[str, Tensor] = dict(encoding.named_parameters())
     for leaf in (x, w_key, *(y for _, at in hooks.values() for y in at.values())):

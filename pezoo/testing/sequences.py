@@ -215,7 +215,8 @@ def check_stateless(factory: Factory) -> None:
 
     def others() -> None:
         ctx = context(tokens(2, 14, seed=1))
-        Probe(encoding.train())(ctx.ids, replace(ctx, drawn=encoding.draw(ctx, generator=draws())))
+        drawn = encoding.train().draw(ctx, generator=draws(), progress=1.0)
+        Probe(encoding)(ctx.ids, replace(ctx, drawn=drawn))
         run(encoding.eval(), tokens(1, 3, seed=2))
 
     others()

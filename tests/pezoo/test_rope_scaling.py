@@ -165,8 +165,9 @@ def test_each_row_has_its_own_length():
     assert not encoding.relative
 
 
-def test_dropping_positions():
-    encoding = RoPE(SHAPE, drop=0.8)
+@pytest.mark.parametrize("parameters", ["default", "yarn(factor=8)"])
+def test_dropping_positions(parameters):
+    encoding = RoPE(SHAPE, drop=0.8, rope_parameters=parameters)
     ctx = Context(pos=torch.arange(9)[None])
     q, k = torch.randn(2, 1, 2, 9, 32).unbind(0)
 
@@ -174,11 +175,14 @@ def test_dropping_positions():
         drawn = encoding.draw(ctx, progress=progress)
         return encoding.transform(q, k, encoding.prepare(Pass.of(ctx, drawn=drawn)))[1]
 
-    plain = RoPE(SHAPE)
+    plain = RoPE(SHAPE, rope_parameters=parameters)
     turned = plain.transform(q, k, plain.prepare(ctx))[1]
     assert torch.equal(keys(0.0), turned)
     assert torch.equal(keys(0.79), turned)
     torch.testing.assert_close(keys(0.8), k)
+    with pytest.raises(ValueError, match="needs the progress of training"):
+        keys(None)
+    encoding.eval()
     torch.testing.assert_close(keys(None), k)
     assert encoding.order_blind
 
@@ -228,6 +232,20 @@ def test_dropping_positions():
         ("rope(rope_parameters=3)", "expects"),
         ("rope(rope_parameters=yarn(factor=4):linear(factor=2))", "rope_parameters wraps nothing"),
         ("rope(rope_parameters=yarn(factor=4,truncate=7))", "truncate must be true or false"),
+        (
+            "rope(rope_parameters={'rope_type':'yarn','factor':4,'finetuned':True})",
+            "unknown key of rope_parameters 'finetuned'",
+        ),
+        (
+            "rope(rope_parameters={'full_attention':{'rope_type':'default'}})",
+            "unknown key of rope_parameters 'full_attention'",
+        ),
+        (
+            "rope(rope_parameters={'rope_type':'yarn','type':'linear','factor':4})",
+            "rope_type=yarn and type=linear differ",
+        ),
+        ("rope(rope_parameters={'type':'linaer','factor':4})", "did you mean linear?"),
+        ("rope(rope_parameters=yarn(factor=4,mscale=-1))", "mscale must be a number"),
         ("rope(drop=0)", "drop must be above 0 and at most 1"),
         ("rope(layout=halff)", "unknown layout 'halff'; did you mean half?"),
     ],
@@ -245,6 +263,8 @@ def test_errors(text, message):
         "rope(rope_parameters={'rope_type': 'yarn', 'factor': 4, 'beta_fast': 16})",
         "rope(base=3,rope_parameters={'rope_type': 'yarn', 'rope_theta': 1e4, 'factor': 4.0,"
         " 'beta_fast': 16, 'beta_slow': None})",
+        "rope(rope_parameters={'type':'yarn','factor':4,'beta_fast':16,'mscale_all_dim':0.0})",
+        "rope(rope_parameters={'type':'yarn','rope_type':'yarn','factor':4,'beta_fast':16})",
     ],
 )
 def test_a_text_and_a_dictionary_are_the_same(text):

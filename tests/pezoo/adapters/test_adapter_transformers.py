@@ -378,6 +378,21 @@ def test_saved_and_loaded(tmp_path, maker, text):
     assert use(plain, "nope")(IDS).logits.isfinite().all()
 
 
+TESTED = "Llama", "Qwen2", "Qwen3", "GPT2", "Cohere", "Granite", "GPTNeoX", "Helium", "Ernie4_5"
+
+
+@pytest.mark.parametrize("cls", TESTED)
+def test_every_tested_architecture_is_loaded_as_it_was_saved(tmp_path, cls):
+    """Logits are equal to the last bit: transformers renames keys of some."""
+    sizes = GPT2 if cls == "GPT2" else {**SIZES, "head_dim": 8}
+    config = getattr(transformers, f"{cls}Config")(**sizes)
+    name = "LMHeadModel" if cls == "GPT2" else "ForCausalLM"
+    model = use(getattr(transformers, f"{cls}{name}")(config), "alibi").eval()
+    model.save_pretrained(tmp_path)
+    with torch.no_grad():
+        assert torch.equal(load(tmp_path)(IDS).logits, model(IDS).logits)
+
+
 @pytest.mark.parametrize("text", sorted(set(pezoo.names()) - {"ideal", "ideal_sh", "lbpe_sh"}))
 def test_every_encoding(tmp_path, text):
     """It decodes with a cache, of which tokens are taken back, and is saved and loaded."""
@@ -507,6 +522,26 @@ def test_the_trainer_adds_the_penalty(tmp_path, monkeypatch, accumulated):
     torch.testing.assert_close(changed[Trained][0] - changed[Trainer][0], -0.03 * torch.ones(2, 4))
 
 
+def test_positions_are_dropped_at_a_share_of_the_training(tmp_path, monkeypatch):
+    """As rope before, as nope after; without the progress, training is refused."""
+    model = use(build("llama").float(), "rope(drop=0.5)")
+    with pytest.raises(ValueError, match="needs the progress of training"):
+        model.train()(IDS)
+    seen, draw = [], RoPE.draw
+    monkeypatch.setattr(
+        RoPE, "draw", lambda *args, **plan: seen.append(plan["progress"]) or draw(*args, **plan)
+    )
+    options = {"max_steps": 4, "eval_strategy": "steps", "eval_steps": 2, "save_strategy": "no"}
+    trainer_of(Trained, model, tmp_path, **options).train()
+    assert [x for x in seen if x is not None] == [0.0, 0.25, 0.5, 0.75]
+    assert None in seen  # in evaluation
+    with torch.no_grad():
+        for progress, text in ((0.49, "rope"), (0.5, "nope")):
+            model.base_model.progress = progress
+            want = use(copy.deepcopy(model), text).train()(IDS).logits
+            torch.testing.assert_close(model.train()(IDS).logits, want, atol=1e-5, rtol=0)
+
+
 def test_planned_lengths():
     model = use(build("llama"), "randomized:rope")
     with pytest.raises(PositionError, match="plan the final length"):
@@ -521,6 +556,17 @@ def test_half_precision():
     assert generated(model).sequences.shape == (3, 17)
     with torch.no_grad():
         assert model(IDS).logits.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{"type": "linear", "factor": 2.0}, {"type": "yarn", "factor": 2.0, "mscale": 0.0}],
+)
+def test_the_rope_scaling_of_old_configs(parameters):
+    model = build("llama", rope_scaling=parameters)
+    with torch.no_grad():
+        want = model(IDS).logits
+        torch.testing.assert_close(use(model, "rope")(IDS).logits, want, atol=2e-5, rtol=0)
 
 
 @pytest.mark.parametrize(
