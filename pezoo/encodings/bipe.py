@@ -31,8 +31,8 @@ class BiPE(Wrapper):
     Options
         separators  their ids; by default 10, which follows the ids 0..9 of digits
         max_pos     longest segment: 1024 in the authors' code
-        std         of the table: 1, as the tokens of `harness` start; tables and tokens start
-                    alike in the authors' code too, at .02
+        std         of the table, that of the tokens: 1 in `harness`; .02 in the authors' code and
+                    in most models of transformers
 
     Errors: ValueError without token ids, without separators and for a max_pos below 1;
     PositionError for a segment of more than max_pos tokens; those of the inner encoding.
