@@ -194,6 +194,13 @@ def full_precision(device: str) -> AbstractContextManager[Any]:
     return torch.autocast(device, enabled=False) if available else nullcontext()
 
 
+def attention_dtype(v: Tensor) -> torch.dtype:
+    """Return the dtype of attention with values v: autocast's if it is on, which casts float32."""
+    device = v.device.type
+    on = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    return torch.get_autocast_dtype(device) if on and v.dtype != torch.float64 else v.dtype
+
+
 def distinct(x: Tensor) -> tuple[Tensor, Tensor]:
     """Return the distinct values of x, ascending (n,), and the index of each element among them.
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from pezoo.adapters import backends, flex
 from pezoo.adapters.flex import block_mask
 from pezoo.base import Columns, Context, Encoding, FormKind, Pass, ScoreMod, Shape
+from pezoo.functional import attention_dtype
 from pezoo.kernels import Attention
 from pezoo.kernels.backends import BackendError
 from pezoo.spec import unknown
@@ -83,9 +84,9 @@ def attend(
     mask (B|1, 1, T, S) or (T, S) is True where a query may attend; None is `attention_mask(ctx)`:
     causal, without padding and within a token's own document. CAUSAL says that there is no padding
     and one document a row, so that ctx.pos is not read. Flex also takes the result of `block_mask`.
-    The logits are divided by sqrt(d_head), also when q and k have been widened. The encoding's
-    results are cast to the dtype of v. The name of the kernel that ran is added to `ran`; sdpa
-    has several.
+    The logits are divided by sqrt(d_head), also when q and k have been widened. q, k and
+    v are cast to the dtype of v, or to that of torch.autocast, before the encoding chooses the form
+    of its bias. The name of the kernel that ran is added to `ran`; sdpa has several.
 
     FORMS lists the forms of a bias that each backend takes; otherwise it takes `bias` in full.
 
@@ -97,9 +98,10 @@ def attend(
     _check(q, k, v, ctx)
     check_sizes(encoding.shape, n_heads=q.shape[1])
     scale = vars(encoding.shape).get("d_head", v.shape[-1]) ** -0.5  # v is never widened
-    q, k, v = q.to(v.dtype), _for_each_head(k.to(v.dtype), q), _for_each_head(v, q)
+    q, k, v = (x.to(attention_dtype(v)) for x in (q, k, v))
+    k, v = _for_each_head(k, q), _for_each_head(v, q)
     backend = resolve(backend, encoding)
-    scores = scores_of(encoding, q, k, ctx) if backend == "eager" else None
+    scores = encoding.scores(q, k, ctx) if backend == "eager" else None
     q, k, bias = _with_bias(encoding, q, k, ctx, backend)
     if ran is not None and backend != "sdpa":
         ran.add(backend)
@@ -114,12 +116,6 @@ def attend(
     if bias is not None:
         bias = bias.view((1,) * (4 - bias.dim()) + bias.shape)
     return backends.sdpa(q, k, v, bias, seen, scale, ran)
-
-
-def scores_of(encoding: Encoding, q: Tensor, k: Tensor, ctx: Pass) -> Tensor | None:
-    """Return what replaces q k^T / sqrt(d_head), in the dtype of q, or None."""
-    scores = encoding.scores(q, k, ctx)
-    return None if scores is None else scores.to(q.dtype)
 
 
 def check_sizes(shape: Shape, **sizes: int) -> None:
@@ -199,7 +195,7 @@ def _with_bias(
         if isinstance(form, ScoreMod):
             return q, k, form
     bias = encoding.bias(q, k, ctx)
-    return q, k, None if bias is None else bias.to(q.dtype)
+    return q, k, bias if bias is None or backend == "eager" else bias.to(q.dtype)
 
 
 def attention_mask(ctx: Context) -> Tensor:

@@ -34,7 +34,7 @@ def eager(
     """Compute softmax(q k^T scale + bias) v.
 
     `scores` (B, H, T, S) replaces q k^T scale, and `weights` of the masked logits softmax, where
-    these are not None.
+    these are not None. A float32 bias or float32 scores are not rounded to the dtype of v.
     """
     logits = q @ k.mT * scale if scores is None else scores  # (B, H, T, S)
     if bias is not None:
@@ -43,7 +43,7 @@ def eager(
         mask = causal(q.shape[-2], k.shape[-2], q.device)
     logits = logits.masked_fill(~mask, -torch.inf)
     chosen = weights(logits)
-    return (logits.softmax(-1) if chosen is None else chosen) @ v
+    return (logits.softmax(-1) if chosen is None else chosen).to(v.dtype) @ v
 
 
 def sdpa(

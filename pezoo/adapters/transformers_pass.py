@@ -214,9 +214,7 @@ def attention(
         kept = logits.softmax(-1) if chosen is None else chosen
         return nn.functional.dropout(kept, dropout)
 
-    scores = adapters.scores_of(encoding, q, k, ctx)
-    bias = encoding.bias(q, k, ctx)
-    bias = None if bias is None else bias.to(value.dtype)
+    scores, bias = encoding.scores(q, k, ctx), encoding.bias(q, k, ctx)
     dense = mask if isinstance(mask, Tensor) else None
     return backends.eager(q, k, value, bias, dense, own, weights, scores).transpose(1, 2), None
 

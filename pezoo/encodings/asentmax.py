@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm, pad, softplus
 
 from pezoo.base import Encoding, Pass, Shape, Sizes
-from pezoo.functional import at_least_float32, visible_keys
+from pezoo.functional import at_least_float32, full_precision, visible_keys
 from pezoo.registry import register
 from pezoo.wrapper import ScaledQueries
 
@@ -66,7 +66,8 @@ class ASEntmax(ScaledQueries):
         """Return f, (B, H, T, 1), float32 at least. Errors: ValueError without ctx.x."""
         x = ctx.x_for(self.name)
         x = at_least_float32(layer_norm(x, x.shape[-1:]))
-        b, g = (x @ w[ctx.layer].to(x.dtype).mT for w in (self.w_b, self.w_g))  # (B, T, h)
+        with full_precision(x.device.type):
+            b, g = (x @ w[ctx.layer].to(x.dtype).mT for w in (self.w_b, self.w_g))  # (B, T, h)
         n = visible_keys(ctx)[..., None].to(x.dtype)
         power = (self.gamma * g.tanh() * (n.clamp(min=1) + 1).log().log()).exp()
         factor = (1 + softplus(b) * power).mT[..., None]

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm, logsigmoid
 
 from pezoo.base import BiasForm, Columns, Encoding, FormKind, Pass, Shape, Sizes
-from pezoo.functional import at_least_float32
+from pezoo.functional import at_least_float32, full_precision
 from pezoo.registry import register
 
 
@@ -56,7 +56,8 @@ class FoX(Encoding):
         """Return log f of the new tokens, (B, H, T); 0 at padding."""
         x = at_least_float32(ctx.x_for(self.name))
         w, b = self.w[ctx.layer].to(x.dtype), self.b[ctx.layer].to(x.dtype)
-        gates = logsigmoid(layer_norm(x, x.shape[-1:]) @ w.mT + b).mT
+        with full_precision(x.device.type):  # rounded gates would add up
+            gates = logsigmoid(layer_norm(x, x.shape[-1:]) @ w.mT + b).mT
         return gates * (ctx.query_pos >= 0)[:, None]
 
     def sums(self, ctx: Pass) -> Tensor:

@@ -14,18 +14,19 @@ from pezoo.registry import register
 class Sandwich(Encoding):
     """Add the product of the sinusoidal embeddings of two positions, which falls with distance.
 
-    Formula: b_ij = c_h sum_m cos((i - j) base^(-2m/width)), m = 0..width/2-1, c_h = H / (8h) for
-    the heads h = 1..H.
+    Formula: b_ij = c_h sum_m (cos((i - j) base^(-2m/width)) - 1), m = 0..width/2-1, c_h = H / (8h)
+    for the heads h = 1..H.
 
-    Example: H = 8, width = 2: the first head gets cos(i - j), the second half of it.
+    Example: H = 8, width = 2: the first head gets cos(i - j) - 1, the second half of it.
 
     Shapes: -> (B|1, H, T, S), no parameters. Angles are float32.
     Options: width, of the sinusoids, whatever the model's; base, of the wavelengths.
     Errors: ValueError for a width that is odd or below 2 and a base that is not above 0.
 
     Paper: Chi et al. 2023, "Dissecting Transformer Length Extrapolation via the Lens of Receptive
-    Field Analysis", with the scale and the width of Appendix E. The bias is largest on the token
-    itself, width H / (16h), and is added to q_i k_j / sqrt(K).
+    Field Analysis", with the scale and the width of Appendix E. It is added to q_i k_j / sqrt(K).
+    There the bias of the token itself is width H / (16h), here 0: softmax is the same, and half
+    precision does not round that number.
     """
 
     summary = "a sum of cosines of the distance, in each head on another scale"
@@ -75,5 +76,5 @@ class Sandwich(Encoding):
         d = distance.float()
         total = torch.zeros_like(d)
         for w in self.frequencies:
-            total = total + torch.cos(d * w)
+            total = total - 2 * torch.sin(d * (w / 2)).square()  # cos(d w) - 1
         return total

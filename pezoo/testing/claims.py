@@ -5,12 +5,13 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from inspect import signature
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from pezoo.adapters import attend
 from pezoo.base import Encoding, PositionError, Shape
 from pezoo.prf import prf_of
 from pezoo.registry import make
@@ -32,6 +33,7 @@ from pezoo.testing.probe import (
     same_tokens,
     task_prf,
     tokens,
+    walk,
 )
 from pezoo.wrapper import Wrapper
 
@@ -71,32 +73,44 @@ def check_far(factory: Factory) -> None:
             finite(out, f"at position 50,000 in {dtype}: {remedy}")
 
 
-_KINDS = torch.bfloat16, torch.float32
-
-
 def check_bfloat16(factory: Factory) -> None:
-    """Check that bfloat16 agrees with float32 at position 20,000 and over 300 tokens.
+    """Check that bfloat16 agrees with float32 at position 20,000 and over 200 tokens.
 
     Angles, distances and table indices computed in bfloat16 would be off by whole positions, and
-    sums over many tokens by whole logits.
+    sums over many tokens by whole logits. Attention to 200 tokens is checked under autocast too.
     """
-
-    def layer(dtype: torch.dtype, batch: int, positions: range) -> Layer:
-        return _layer(build(factory).to(torch.bfloat16).to(dtype), batch, positions, dtype)
-
     with suppress(PositionError):
-        low, high = (layer(kind, 3, range(20_000, 20_010)) for kind in _KINDS)
+        low, high = (
+            _layer(build(factory).bfloat16().to(kind), 3, range(20_000, 20_010), kind)
+            for kind in (torch.bfloat16, torch.float32)
+        )
         remedy = "in bfloat16 at position 20,000: compute angles and distances in float32 or int64"
         for name in ("embedded", "logits"):
             _agree(name, getattr(low, name), getattr(high, name), 0.05, remedy)
     with suppress(PositionError):
-        later = torch.ones(300, 300, dtype=torch.bool).triu(1)
-        both = (layer(kind, 1, range(300)).logits.float() for kind in _KINDS)
-        a, b = (logits.masked_fill(later, -torch.inf).softmax(-1) for logits in both)
-        message = (
-            "attention to 300 tokens differs in bfloat16: compute positions and sums in float32"
-        )
-        close(a, b, 0.05, message)
+        exact, rounded = (_attention(factory, torch.float32, rounds=x) for x in (False, True))
+        allowed = 0.05 + 2 * float((rounded - exact).abs().max())
+        remedy = "compute positions and sums in float32, and leave large constants out of a bias"
+        message = f"attention to 200 tokens differs in bfloat16: {remedy}"
+        close(_attention(factory, torch.bfloat16), exact, allowed, message)
+        remedy = "use pezoo.functional.full_precision around matrix products that must be exact"
+        message = f"attention to 200 tokens differs under bfloat16 autocast: {remedy}"
+        close(_attention(factory, torch.float32, autocast=True), exact, allowed, message)
+
+
+@torch.no_grad()
+def _attention(
+    factory: Factory, dtype: torch.dtype, rounds: bool = False, autocast: bool = False
+) -> Tensor:
+    """Return attention to values 1 and -1; `rounds` rounds what `transform` returns to bfloat16."""
+    encoding, ids = build(factory, Shape(48, 12, 4, 1, 16)).bfloat16().to(dtype), tokens(1, 200)
+    v = torch.randn(1, 1, 200, 4, generator=draws()).sign().to(dtype)
+    ctx = replace(context(ids), drawn=encoding.draw(context(ids), generator=draws()))
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        steps = walk(encoding, ctx, inputs(encoding, 1, 200, dtype))
+        *_, (_, (q, k), here) = islice(steps, 3)
+        q, k = (x.bfloat16().to(dtype) if rounds else x for x in (q, k))
+        return attend(encoding, q, k, v.expand(-1, k.shape[1], -1, -1), here).float()
 
 
 @torch.no_grad()

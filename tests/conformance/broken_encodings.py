@@ -657,7 +657,15 @@ class SumsInBfloat16(FoX):
         return super().log_gates(ctx).to(ctx.x.dtype)
 
 
-broken("bfloat16", "attention to 300 tokens", SumsInBfloat16)
+broken("bfloat16", "attention to 200 tokens", SumsInBfloat16)
+biases("bfloat16", "large constants", lambda ctx: 300 - ctx.distance() / 9, causal_only=True)
+broken(
+    "bfloat16",
+    "under bfloat16 autocast",
+    bias=lambda self, q, k, ctx: (ctx.distance()[..., None].float() @ torch.full((1,), 7.7)).sin()[
+        :, None
+    ],
+)
 broken(
     "default_dtype",
     "logits: off by .* of its size if torch.bfloat16 is the default",
