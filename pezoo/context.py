@@ -262,14 +262,19 @@ class Context:
     def ask(x: Tensor) -> int:
         """Return the value of x (). This synchronises with a GPU: use it in `draw` alone.
 
-        Errors: ValueError under torch.export, which has no values.
+        Errors: ValueError under torch.export and torch.vmap, which have no values.
         """
-        if torch.compiler.is_exporting():
-            raise ValueError(
-                "torch.export has no values for draw to read: call draw before, and pass its "
-                "result on, prepare(Pass.of(ctx, drawn=drawn))"
-            )
-        return int(x)
+        exporting = torch.compiler.is_exporting()
+        try:
+            if not exporting:
+                return int(x)
+        except RuntimeError as error:
+            if "vmap" not in str(error):
+                raise
+        raise ValueError(
+            f"torch.{'export' if exporting else 'vmap'} has no values for draw to read: call draw "
+            "before, and pass its result on, prepare(Pass.of(ctx, drawn=drawn))"
+        )
 
     def distance(self, i: Tensor | None = None, j: Tensor | None = None) -> Tensor:
         """Return i - j for query position i and key position j, int64.
@@ -304,6 +309,7 @@ class Pass(Context):
     inner      the passes of what a wrapper wraps, where each layer has its own encoding.
     prepared   True once `Encoding.prepare` has returned it; a wrapper resets it for its inner one.
     n_layers   how many layers the encoding was made for, if it was told (or None).
+    ran        a set to which `attend` adds the names of the kernels that ran (or None).
     """
 
     drawn: dict[str, Tensor] | None = None
@@ -313,6 +319,7 @@ class Pass(Context):
     inner: tuple["Pass", ...] = ()
     prepared: bool = False
     n_layers: int | None = None
+    ran: set[str] | None = None
 
     @classmethod
     def of(cls, ctx: Context, **changes: Any) -> "Pass":

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 import torch
@@ -204,13 +204,15 @@ def attention_dtype(v: Tensor) -> torch.dtype:
 def distinct(x: Tensor) -> tuple[Tensor, Tensor]:
     """Return the distinct values of x, ascending (n,), and the index of each element among them.
 
-    On a GPU, where the host would have to synchronise, and in torch.compile, all count as distinct.
+    On a GPU, where the host would have to synchronise, in torch.compile, and in torch.vmap over x,
+    all count as distinct.
 
     >>> distinct(torch.tensor([[5, 2], [5, 5]]))
     (tensor([2, 5]), tensor([[1, 0],
             [1, 1]]))
     """
-    if torch.compiler.is_compiling() or x.device.type != "cpu":
-        return x.flatten(), torch.arange(x.numel(), device=x.device).view_as(x)
-    values, index = torch.unique(x, return_inverse=True)
-    return values, index
+    with suppress(RuntimeError):  # of vmap
+        if x.device.type == "cpu" and not torch.compiler.is_compiling():
+            values, index = torch.unique(x, return_inverse=True)
+            return values, index
+    return x.flatten(), torch.arange(x.numel(), device=x.device).view_as(x)

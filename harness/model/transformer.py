@@ -38,12 +38,11 @@ def no_slots(ids: Tensor) -> None:
 
 @dataclass(frozen=True)
 class Shared:
-    """State that the layers share in a forward pass; `ran` collects the attention back ends."""
+    """State that the layers share in a forward pass."""
 
     encoding: Encoding
     mask: Any  # a tensor, CAUSAL or a BlockMask
     backend: str
-    ran: set[str]
 
 
 def shape_of(model: Model, train_len: int) -> Shape:
@@ -103,7 +102,7 @@ class Block(nn.Module):
         q, k = shared.encoding.transform(q, k, ctx)
         if past is not None:
             k, v = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)  # (B, H, S, K)
-        y = attend(shared.encoding, q, k, v, ctx, shared.mask, shared.backend, shared.ran)
+        y = attend(shared.encoding, q, k, v, ctx, shared.mask, shared.backend)
         x, y = x[:, t - last :], y[:, :, t - last :]  # earlier tokens only need keys and values
         mixed = x + self._drop(self.out(rearrange(y, "b h t k -> b t (h k)")), masks, 0)
         if self.parallel:
@@ -207,8 +206,7 @@ class Transformer(nn.Module):
         if x is not tokens:  # the code of Ruoss et al. drops of sums with positions alone
             x = dropped(x, masks, -1, self.model.dropout)
         layers = past.layers or [None] * len(self.blocks)
-        ran = self.ran["train" if self.training else "eval"]
-        shared = Shared(self.encoding, mask, self.attention, ran)
+        shared = Shared(self.encoding, mask, self.attention)
         for i, block in enumerate(self.blocks):
             kept = last if last is not None and i + 1 == len(self.blocks) else new
             own = None if masks is None else masks[:, :, 2 * i : 2 * i + 2]
@@ -233,11 +231,12 @@ class Transformer(nn.Module):
             mode=mode,
             task_prf=self.task_prf,
             slots=self.task_slots(ids),
+            ran=self.ran["train" if self.training else "eval"],
         )
 
     def _mask(self, ctx: Context) -> Any:
         if self.track == "encoder":
-            return full_mask(ctx)
+            return adapters.attention_mask(ctx, causal=False)
         if self.attention == "flex":
             return adapters.block_mask(ctx)
         return attention_mask(ctx)
@@ -294,9 +293,3 @@ def attention_mask(ctx: Context) -> Tensor | str:
     if ctx.new == ctx.pos.shape[1] and len(ctx.pos) == 1 < ctx.batch:
         return adapters.CAUSAL
     return adapters.attention_mask(ctx)
-
-
-def full_mask(ctx: Context) -> Tensor:
-    """Return a mask (B|1, 1, T, T) of all tokens; padding attends to itself."""
-    itself = torch.eye(ctx.new, dtype=torch.bool, device=ctx.pos.device)
-    return ctx.key_mask[:, None, None] | itself

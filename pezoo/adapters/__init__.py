@@ -75,27 +75,31 @@ def attend(
     ctx: Pass,
     mask: "Tensor | BlockMask | str | None" = None,
     backend: str = "auto",
-    ran: set[str] | None = None,
+    causal: bool = True,
 ) -> Tensor:
     """Compute attention of T queries over S keys -> (B, H, T, K).
 
     q (B, H, T, K') and k (B, G, S, K') come from `encoding.transform`; v (B, G, S, K). With fewer
     key-value heads G than query heads (grouped-query attention), H/G queries in turn share one.
-    mask (B|1, 1, T, S) or (T, S) is True where a query may attend; None is `attention_mask(ctx)`:
-    causal, without padding and within a token's own document. CAUSAL says that there is no padding
-    and one document a row, so that ctx.pos is not read. Flex also takes the result of `block_mask`.
+    mask (B|1, 1, T, S) or (T, S) is True where a query may attend; None is `attention_mask(ctx,
+    causal)`: without padding, within a token's own document and, unless causal=False, as in an
+    encoder, causal. CAUSAL says that there is no padding and one document a row, so that ctx.pos is
+    not read. Flex also takes the result of `block_mask`.
     The logits are divided by sqrt(d_head), also when q and k have been widened. q, k and
     v are cast to the dtype of v, or to that of torch.autocast, before the encoding chooses the form
-    of its bias. The name of the kernel that ran is added to `ran`; sdpa has several.
+    of its bias. The name of the kernel that ran is added to ctx.ran; sdpa has several.
 
     FORMS lists the forms of a bias that each backend takes; otherwise it takes `bias` in full.
 
     Errors: ValueError for a ctx that `prepare` did not return or that lacks positions of keys, for
     heads that G does not divide, for a mask that is not boolean and for q, k and v that are not
-    tensors (B, heads, tokens, K) of floats; BackendError for a backend that cannot run here.
+    tensors (B, heads, tokens, K) of floats, and for causal=False with an encoding that is
+    causal_only or the mask CAUSAL; BackendError for a backend that cannot run here.
     """
     ctx.check_prepared()
     _check(q, k, v, ctx)
+    if not causal:
+        _check_encoder(encoding, mask)
     check_sizes(encoding.shape, n_heads=q.shape[1])
     scale = vars(encoding.shape).get("d_head", v.shape[-1]) ** -0.5  # v is never widened
     q, k, v = (x.to(attention_dtype(v)) for x in (q, k, v))
@@ -103,19 +107,19 @@ def attend(
     backend = resolve(backend, encoding)
     scores = encoding.scores(q, k, ctx) if backend == "eager" else None
     q, k, bias = _with_bias(encoding, q, k, ctx, backend)
-    if ran is not None and backend != "sdpa":
-        ran.add(backend)
+    if ctx.ran is not None and backend != "sdpa":
+        ctx.ran.add(backend)
     if backend == "flex":
-        return flex.attention(q, k, v, bias, _blocks(ctx, mask), scale, ctx)
+        return flex.attention(q, k, v, bias, _blocks(ctx, mask, causal), scale, ctx)
     assert not isinstance(bias, ScoreMod)
-    seen = _seen(ctx, mask)
+    seen = _seen(ctx, mask, causal)
     if backend == "eager":
         return backends.eager(
             q, k, v, bias, seen, scale, lambda z: encoding.weights(z, ctx), scores
         )
     if bias is not None:
         bias = bias.view((1,) * (4 - bias.dim()) + bias.shape)
-    return backends.sdpa(q, k, v, bias, seen, scale, ran)
+    return backends.sdpa(q, k, v, bias, seen, scale, ctx.ran)
 
 
 def check_sizes(shape: Shape, **sizes: int) -> None:
@@ -152,15 +156,28 @@ def _for_each_head(x: Tensor, q: Tensor) -> Tensor:
     return x if share == 1 else x.repeat_interleave(share, 1)
 
 
-def _blocks(ctx: Context, mask: "Tensor | BlockMask | str | None") -> "BlockMask":
+def _check_encoder(encoding: Encoding, mask: "Tensor | BlockMask | str | None") -> None:
+    """Raise ValueError where causal=False does not fit the encoding or the mask."""
+    if encoding.causal_only:
+        name = encoding.name or type(encoding).__name__
+        raise ValueError(f"{name} needs a causal mask: leave out causal=False")
+    if isinstance(mask, str):
+        raise ValueError(f"mask={mask!r} contradicts causal=False: leave out one of them")
+
+
+def _blocks(
+    ctx: Context, mask: "Tensor | BlockMask | str | None", causal: bool = True
+) -> "BlockMask":
     """Return the mask as flex takes it."""
     if mask is None or isinstance(mask, Tensor | str):
         own = None if mask is None else _seen(ctx, mask)
-        return block_mask(ctx, own, causal=isinstance(mask, str))
+        return block_mask(ctx, own, plain=isinstance(mask, str), causal=causal)
     return mask
 
 
-def _seen(ctx: Context, mask: "Tensor | BlockMask | str | None") -> Tensor | None:
+def _seen(
+    ctx: Context, mask: "Tensor | BlockMask | str | None", causal: bool = True
+) -> Tensor | None:
     """Return the mask as kernels take it; None if it is CAUSAL."""
     if isinstance(mask, Tensor):
         if mask.dtype != torch.bool or mask.dim() not in (2, 4):
@@ -169,19 +186,26 @@ def _seen(ctx: Context, mask: "Tensor | BlockMask | str | None") -> Tensor | Non
                 f"attend; got {mask.dtype} {tuple(mask.shape)}"
             )
         return mask if mask.dim() == 4 else mask[None, None]
-    if mask is None and not plainly_causal(ctx):
-        return attention_mask(ctx)
+    if mask is None and not (causal and plainly_causal(ctx)):
+        return attention_mask(ctx, causal)
     if mask is not None and mask != CAUSAL:
         raise ValueError(f"mask must be a tensor, None or {CAUSAL!r}, got {mask!r}")
     return None
 
 
 def plainly_causal(ctx: Context) -> bool:
-    """Return True if positions rise, without padding; False on a GPU, to avoid synchronising."""
+    """Return True if positions rise, without padding.
+
+    False on a GPU, to avoid synchronising, and where positions have no values: in torch.compile,
+    and in torch.vmap over them.
+    """
     if ctx.pos.device.type != "cpu" or torch.compiler.is_compiling():
         return False
     rise = (ctx.pos[:, 1:] > ctx.pos[:, :-1]).all() & (ctx.pos[:, :1] >= 0).all()
-    return bool(rise)
+    try:
+        return bool(rise)
+    except RuntimeError:  # of vmap
+        return False
 
 
 def _with_bias(
@@ -198,10 +222,14 @@ def _with_bias(
     return q, k, bias if bias is None or backend == "eager" else bias.to(q.dtype)
 
 
-def attention_mask(ctx: Context) -> Tensor:
-    """Return (B|1, 1, T, S): causal, within documents, without padding but a token itself."""
-    causal = backends.causal(ctx.new, ctx.pos.shape[1], ctx.pos.device)
-    itself = causal.triu(ctx.pos.shape[1] - ctx.new)
+def attention_mask(ctx: Context, causal: bool = True) -> Tensor:
+    """Return (B|1, 1, T, S): causal, within documents, without padding but a token itself.
+
+    With causal=False, as in an encoder, queries see later keys too.
+    """
+    earlier = backends.causal(ctx.new, ctx.pos.shape[1], ctx.pos.device)
+    itself = earlier.triu(ctx.pos.shape[1] - ctx.new)
     document = ctx.document
     own = document[:, document.shape[1] - ctx.new :, None] == document[:, None]  # (B|1, T, S)
-    return (causal & (own & ctx.key_mask[:, None])[:, None]) | itself
+    seen = (own & ctx.key_mask[:, None])[:, None]
+    return (seen & earlier if causal else seen) | itself

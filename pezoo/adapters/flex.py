@@ -73,23 +73,26 @@ def score_mod(
     return of_indices
 
 
-def block_mask(ctx: Context, mask: Tensor | None = None, causal: bool = False) -> "BlockMask":
+def block_mask(
+    ctx: Context, mask: Tensor | None = None, *, plain: bool = False, causal: bool = True
+) -> "BlockMask":
     """Return the mask of FlexAttention, to be computed once for all layers.
 
-    By default it equals `attention_mask(ctx)`, which is never built. mask (B|1, 1, T, S) replaces
-    it; with `causal`, positions are not read.
+    It equals `attention_mask(ctx, causal)`, which is never built. mask (B|1, 1, T, S) replaces it;
+    with `plain`, which is for text without padding and documents, positions are not read.
     """
     s, device = ctx.pos.shape[1], ctx.pos.device
     column = torch.arange(s, device=device)[s - ctx.new :]  # of each query
-    document = torch.zeros_like(ctx.pos[:1]) if causal else ctx.document
-    of_keys = document if causal else torch.where(ctx.key_mask, document, -1)
+    document = torch.zeros_like(ctx.pos[:1]) if plain else ctx.document
+    of_keys = document if plain else torch.where(ctx.key_mask, document, -1)
 
     rows = len(document if mask is None else mask)
     several = rows > 1  # not in the functions: torch.compile cannot multiply by a symbolic bool
 
     def of_context(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         row, i = b * several, column[i]
-        return ((document[row, i] == of_keys[row, j]) & (j <= i)) | (j == i)
+        own = document[row, i] == of_keys[row, j]
+        return (own & (j <= i) if causal else own) | (j == i)
 
     def of_tensor(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         assert mask is not None

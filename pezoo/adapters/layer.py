@@ -57,15 +57,17 @@ def attention(
     pos: Tensor | None = None,
     x: Tensor | None = None,
     cache: Cache | None = None,
+    causal: bool = True,
     **told: Unpack[Told],
 ) -> Tensor:
-    """Compute causal attention of one layer with an encoding -> (B, H, T, K).
+    """Compute attention of one layer with an encoding -> (B, H, T, K).
 
     q (B, H, T, K), k and v (B, G, T, K) belong to new tokens, for G key-value heads. pos (B|1, T)
     are their positions, by default those after the row's last cached token; -1 is padding, and a
     position that does not rise begins a document. x (B, T, D) are their token embeddings, for
     encodings that read or change them. With a cache, queries attend to the tokens in it too, and
-    the new tokens are added to it. `told` are other fields of `Context`.
+    the new tokens are added to it. With causal=False, as in an encoder, they attend to later tokens
+    too. `told` are other fields of `Context`.
 
     >>> import pezoo
     >>> q, k, v = torch.randn(3, 2, 4, 10, 8)
@@ -80,8 +82,11 @@ def attention(
     computed from `encoding.embed(x, encoding.prepare(Context(pos, x=x)))`.
 
     Errors: ValueError without x for an encoding that reads or changes it, and with a cache for one
-    whose earlier keys change as the text grows; those of `prepare` and `attend`.
+    whose earlier keys change as the text grows or with causal=False; those of `prepare` and
+    `attend`.
     """
+    if cache is not None and not causal:
+        raise ValueError("causal=False computes whole texts: leave out the cache")
     old = Cache() if cache is None else cache
     name = _checked(q, k, v, encoding, cache)
     if pos is None:
@@ -100,7 +105,7 @@ def attention(
     q, k = encoding.transform(q, k, ctx)
     if old.layers and old.layers[0] is not None:
         k, v = (torch.cat(pair, 2) for pair in zip(old.layers[0], (k, v), strict=True))
-    out = attend(encoding, q, k, v, ctx)
+    out = attend(encoding, q, k, v, ctx, causal=causal)
     vars(old).update(
         {key: fields[key] for key in _TOKENS & {*fields}}, encoding=name, layers=[(k, v)]
     )

@@ -1,12 +1,13 @@
 """`attend` in other models: the mask that it builds, shared heads, its errors."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
 
 import pezoo
-from pezoo.adapters import attend, attention_mask
+from pezoo.adapters import attend, attention_mask, resolve
 from pezoo.base import Context, Pass
 from pezoo.testing import SHAPE, build, context, tokens
 
@@ -133,6 +134,46 @@ def test_causal_spares_the_look_at_positions():
     for backend in backends(encoding):
         got = attend(encoding, q, k, v, ctx, "causal", backend)
         torch.testing.assert_close(got, attend(encoding, q, k, v, ctx, attention_mask(ctx)))
+
+
+ENCODERS = [*TEXTS, "rerope(window=3)", "self_extend(window=3,group=2)", "bipe:alibi", "dape:t5"]
+
+
+@pytest.mark.parametrize("text", ENCODERS)
+def test_without_causal_each_query_sees_its_whole_document(text):
+    rows = [[0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 5, 6], [-1, -1, 0, 1, -1, 2, 3, 4, 0, 1, 2, 3]]
+    pos, seen = torch.tensor(rows), torch.zeros(2, 1, 12, 12, dtype=torch.bool)
+    for row, ends in enumerate(((0, 5, 12), (0, 8, 12))):
+        for start, end in pairwise(ends):
+            seen[row, 0, start:end, start:end] = pos[row, start:end] >= 0
+    seen |= torch.eye(12, dtype=torch.bool)
+    encoding, q, k, v, ctx = setting(text, pos=pos)
+    q, k = encoding.transform(q, k, ctx)
+    assert torch.equal(attention_mask(ctx, causal=False), seen)
+    want = attend(encoding, q, k, v, ctx, seen, "eager")
+    fused = ["sdpa", "flex"] if resolve("auto", encoding) == "sdpa" else []
+    for backend in ("auto", "eager", *fused):
+        with torch.no_grad():
+            got = attend(encoding, q, k, v, ctx, None, backend, causal=False)
+        torch.testing.assert_close(got, want, atol=1e-6, rtol=1e-6)
+    assert not torch.allclose(want, attend(encoding, q, k, v, ctx))
+
+
+def test_without_causal_a_layer_is_plain_attention():
+    encoding, q, k, v, _ = setting("nope")
+    want = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+    torch.testing.assert_close(pezoo.attention(q, k, v, encoding, causal=False), want)
+
+
+def test_what_needs_a_causal_mask_refuses_to_go_without():
+    fox, q, k, v, ctx = setting("fox")
+    with pytest.raises(ValueError, match="fox needs a causal mask"):
+        attend(fox, q, k, v, ctx, causal=False)
+    rope, q, k, v, ctx = setting("rope")
+    with pytest.raises(ValueError, match="'causal' contradicts"):
+        attend(rope, q, k, v, ctx, "causal", causal=False)
+    with pytest.raises(ValueError, match="leave out the cache"):
+        pezoo.attention(q, k, v, rope, cache=pezoo.Cache(), causal=False)
 
 
 def test_a_forgotten_prepare_is_said():

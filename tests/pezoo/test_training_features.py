@@ -7,6 +7,8 @@ import torch.multiprocessing as processes
 from small_model import SHAPE, SMALL, Model, gradients, inputs, train
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
+from torch.func import functional_call, vmap
+from torch.func import grad as gradient
 from torch.nn.parallel import DistributedDataParallel
 
 from pezoo.base import Context
@@ -59,6 +61,30 @@ def test_autocast_changes_no_more_than_bfloat16_rounds(text):
     for name, grad in right.items():
         assert near[name].dtype == torch.float32
         assert (near[name] - grad).norm() < 0.1 * grad.norm() + 1e-4 * whole, name
+
+
+@pytest.mark.parametrize("text", ["rope", "t5", "relative", "sandwich", "wavelet", "fox", "path"])
+@pytest.mark.parametrize("rows", [None, 0])
+def test_gradients_of_each_sample_by_vmap(text, rows):
+    model, (x, pos) = Model(text), inputs(ROWS)
+    weights = {name: p.detach() for name, p in model.named_parameters()}
+
+    def loss(weights, x, pos):
+        return functional_call(model, weights, (x[None], pos[None])).square().mean()
+
+    pos = pos[0] if rows is None else pos + torch.arange(ROWS)[:, None]
+    found = vmap(gradient(loss), in_dims=(None, 0, rows))(weights, x, pos)
+    for i in range(ROWS):
+        want = gradient(loss)(weights, x[i], pos if rows is None else pos[i])
+        torch.testing.assert_close({name: g[i] for name, g in found.items()}, want)
+
+
+def test_what_reads_positions_says_that_vmap_hides_them():
+    model, (x, pos) = Model("learned"), inputs(ROWS)
+    with pytest.raises(
+        ValueError, match=r"torch\.vmap has no values for draw to read: call draw be"
+    ):
+        vmap(lambda x, pos: model(x[None], pos[None]))(x, pos.expand(ROWS, -1))
 
 
 def shared(model, wrapper):
