@@ -59,7 +59,7 @@ class _Kept(NamedTuple):
     values: Tensor
 
     def reorder(self, rows: Tensor) -> "_Kept":
-        return _Kept(self.values[rows])
+        return _Kept(self.values[rows.to(self.values.device)])
 
     def crop(self, length: int) -> "_Kept":
         return _Kept(self.values[..., :length])

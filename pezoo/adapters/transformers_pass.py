@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,14 +13,19 @@ from transformers.cache_utils import DynamicLayer
 
 from pezoo import adapters
 from pezoo.adapters import CAUSAL, attend, backends, plainly_causal
+from pezoo.adapters.devices import moved, placed
 from pezoo.base import Context, Encoding, Pass
 from pezoo.context import Memo
 
 NAME = "pezoo"  # of the attention, the config's entry, and the layers' keyword argument
 
 
-class Step(NamedTuple):
-    """State of a forward pass, passed through the model's layers to attention."""
+@dataclass(frozen=True)
+class Step:
+    """State of a forward pass, passed through the model's layers to attention.
+
+    It is no tuple, because accelerate would move the encoding in it to each layer's device.
+    """
 
     encoding: Encoding
     ctx: Pass  # without the layer, which `attention` sets
@@ -31,6 +36,15 @@ class Step(NamedTuple):
     replayed: bool = False  # by gradient checkpointing: layers must not change memo
     layer: int = 0
     x: Any = None  # its input (B, T, D)
+    elsewhere: dict[torch.device, tuple[Encoding, Pass, Tensor | str]] = field(default_factory=dict)
+
+    def on(self, device: torch.device) -> tuple[Encoding, Pass, Tensor | str]:
+        """Return the encoding, the layer's ctx and the mask on the layer's device."""
+        here = self.encoding, self.ctx, self.mask
+        if device != self.ctx.pos.device and device not in self.elsewhere:
+            ctx, mask = moved((self.ctx, self.mask), device)
+            self.elsewhere[device] = placed(self.encoding, device), ctx, mask
+        return self.elsewhere.get(device, here)
 
 
 def begin(names: tuple[str, ...], base: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -51,7 +65,8 @@ def begin(names: tuple[str, ...], base: Any, args: tuple[Any, ...], kwargs: dict
     if (ids is None) == (x is None):
         raise ValueError("expected either input_ids or inputs_embeds")
     x = base.get_input_embeddings()(ids) if x is None else x
-    encoding, cache, wanted = base.encoding, given.get("past_key_values"), given.get("use_cache")
+    encoding = placed(base.encoding, x.device)
+    cache, wanted = given.get("past_key_values"), given.get("use_cache")
     replayed = base.training and getattr(base, "gradient_checkpointing", False)
     if wanted is None:
         wanted = base.config.use_cache and not base.training and encoding.prefix_stable
@@ -141,7 +156,7 @@ def enter(
     if step.turn is not None:
         given["position_embeddings"] = step.turn
     given["layer_past" if "layer_past" in names else "past_key_values"] = None
-    given[NAME] = step._replace(layer=index, x=x)
+    given[NAME] = replace(step, layer=index, x=x)
     return (x,), given
 
 
@@ -191,16 +206,16 @@ def attention(
     for name in ("softcap", "s_aux", "sliding_window"):
         if kwargs.get(name) is not None:
             raise ValueError(f"pezoo's attention does not support {name}, which this model needs")
-    encoding, ctx = step.encoding, step.ctx.at(step.layer, step.x, _key_weight(module))
+    encoding, ctx, mask = step.on(query.device)
+    ctx = ctx.at(step.layer, moved(step.x, query.device), _key_weight(module))
     if step.replayed:
-        ctx = replace(ctx, memo=Memo(ctx.memo))
+        ctx = replace(ctx, memo=Memo({key: ctx.memo[key] for key in ctx.memo}))
     own = encoding.shape.d_head**-0.5
     q = query if scaling in (None, own) else query * (scaling / own)
     turned = (q, key) if step.turn is not None else encoding.transform(q, key, ctx)
     q, k = (x.to(value.dtype) for x in turned)
     if step.cache is not None:
         k, value = step.cache.update(k, value, module.layer_idx)
-    mask = step.mask
     if attention_mask is not None:  # (B, 1, T, S) from the caller
         seen = _visible(attention_mask)
         blind = ~seen.any(3, keepdim=True)  # would get NaN

@@ -32,6 +32,7 @@ from transformers import (  # after the skip
 
 import pezoo
 from pezoo import adapters
+from pezoo.adapters.devices import moved, placed
 from pezoo.adapters.transformers import EncodingTrainer, as_trained, load, use
 from pezoo.adapters.transformers_pass import Step
 from pezoo.base import Encoding, PositionError
@@ -230,6 +231,48 @@ def test_beams_with_and_without_a_cache(maker, text):
     with torch.no_grad():  # a padded row is the row alone
         alone = model(IDS[:1, 4:]).logits
         torch.testing.assert_close(model(IDS, attention_mask=MASK).logits[:1, 4:], alone)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["rope", "alibi", "fox", "kerple", "rerope", "window:t5", "layers:fox,rope", PRISM, TWICE],
+)
+def test_layers_on_several_devices(text):
+    """As accelerate's device_map spreads them, with the device meta, which computes shapes alone.
+
+    The encoding stays where it is, and what it gives later layers comes to theirs.
+    """
+    hooks = pytest.importorskip("accelerate.hooks")
+    model = use(build("llama"), text)
+    encoding = model.base_model.encoding
+    for part in (model.model.layers[1], model.model.norm, model.lm_head):
+        hooks.add_hook_to_module(part.to("meta"), hooks.AlignDevicesHook("meta"))
+    with torch.no_grad():
+        assert model(IDS, attention_mask=MASK, use_cache=False).logits.is_meta
+        cache = model(IDS[:, :7], attention_mask=MASK[:, :7]).past_key_values
+        cache.reorder_cache(torch.tensor([0, 2, 2]))
+        options = {"attention_mask": MASK, "past_key_values": cache}
+        assert model(IDS[:, 7:], **options).logits.shape == (3, 2, 31)
+    there = placed(encoding, torch.device("meta"))
+    assert not any(x.is_meta for x in encoding.state_dict().values())
+    for (name, own), x in zip(encoding.named_parameters(), there.parameters(), strict=False):
+        assert x.is_meta, name
+        assert x.grad_fn.next_functions[0][0].variable is own, name
+    if list(encoding.parameters()):
+        with pytest.raises(ValueError, match="are offloaded: give the model's module"):
+            placed(encoding.to("meta"), torch.device("cpu"))
+
+
+def test_what_a_memo_gets_on_another_device():
+    memo = Memo(a=(torch.ones(2), None), inner=Memo(b=torch.ones(2)))
+    there = moved(memo, torch.device("meta"))
+    assert there["a"][0].is_meta
+    assert there.get("inner")["b"].is_meta
+    assert not memo["a"][0].is_meta
+    there["new"] = torch.zeros(2, device="meta")
+    there["inner"].setdefault("c", 3)
+    assert memo["new"] is there["new"]
+    assert (memo["inner"]["c"], there.get("none", 4)) == (3, 4)
 
 
 def test_a_memo_that_stays_behind_is_seen(monkeypatch):
