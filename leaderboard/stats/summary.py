@@ -7,7 +7,7 @@ finished run of it; such an encoding's runs of other seeds are a separate row, w
 Three rules keep words from turning into numbers:
 - a length that any seed cannot represent is the words "cannot represent", never 0;
 - the mean over unseen lengths is None, with the reason, unless every unseen length has a number;
-- a failed run counts as failed and enters no mean.
+- a failed run counts as failed and enters no mean; not if its seed has a finished one.
 """
 
 from collections import Counter, defaultdict
@@ -160,7 +160,9 @@ def _row(
         reach_open=reach_open,
         trained=None if mode else _trained(done.values()),
         seeds=tuple(done),
-        failures=tuple((r.seed, r.reason or "no reason given") for r in runs if r.status != "done"),
+        failures=tuple(
+            (run.seed, run.reason or "no reason given") for run in runs if run.seed not in done
+        ),
         runs=tuple(run.run for run in runs),
         notes=tuple(notes),
         decoded=decoded,
@@ -171,11 +173,15 @@ def _row(
 
 def _first_of_seeds(runs: Sequence[Record]) -> tuple[dict[int, Record], list[str]]:
     """Return the first finished run of each seed, so that lucky repetitions do not count."""
-    every, done = [run for run in runs if run.status == "done"], dict[int, Record]()
-    for run in every:
-        done.setdefault(run.seed, run)
-    extra = len(every) - len(done)
-    return done, [f"{extra} later run(s) with an equal seed left out"] if extra else []
+    done = dict[int, Record]()
+    for run in runs:
+        if run.status == "done":
+            done.setdefault(run.seed, run)
+    others = [run for run in runs if run.seed in done and run is not done[run.seed]]
+    extra = sum(run.status == "done" for run in others)
+    failed = len(others) - extra
+    notes = [f"{extra} later run(s) with an equal seed left out"] * (extra > 0)
+    return done, notes + [f"{failed} failed run(s) of finished seeds left out"] * (failed > 0)
 
 
 def _of_all(cells: Sequence[Point], samples: int) -> list[str]:

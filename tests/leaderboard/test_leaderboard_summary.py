@@ -115,6 +115,10 @@ def test_failed_runs_are_counted_and_enter_no_mean(record):
     mixed = only([record(seed=0), record(seed=1, **bad)])
     assert (mixed.seeds, mixed.failures) == ((0,), ((1, "diverged"),))
     assert mixed.cells[0].main.mean == 1.0
+    again = record(seed=0, config={"attention": "sdpa"}, **bad)  # a forgery, or a second try
+    same = only([again, record(seed=0), record(seed=1)])
+    assert (same.seeds, same.failures) == ((0, 1), ())
+    assert same.notes == ("1 failed run(s) of finished seeds left out",)
     none, good = sorted(
         summarise([record("alibi", 0, **bad), record("rope", 0)]), key=lambda r: r.encoding
     )
