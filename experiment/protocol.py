@@ -52,8 +52,9 @@ def read_protocol(
 
     Errors: ConfigError names the wrong key or value and the nearest valid one; OSError.
     """
-    path = Path(name) if name.endswith(".toml") else PROTOCOLS / f"{name}.toml"
-    if not path.is_file():
+    own = name.endswith(".toml")
+    path = Path(name) if own else PROTOCOLS / f"{name}.toml"
+    if not path.is_file() or not (own or name in protocol_names()):  # "../x/easy" is a file, too
         raise ConfigError(unknown("protocol", name, protocol_names()))
     raw = read_settings(path, PROTOCOLS)
     if path.parent != PROTOCOLS:  # packaged protocols are tested: loading tasks takes a second

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import fields
+from math import prod
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, get_args
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from harness.engine import Engine
     from harness.settings.protocol import Request
     from harness.settings.sweep import Sweep
+
+MOST_RUNS = 100_000
 
 
 @click.command()
@@ -98,6 +101,7 @@ def bench(asked: SimpleNamespace) -> None:
     if not asked.runs.strip():
         raise click.UsageError("--runs expects a folder, got an empty name")
     folder = Path(asked.runs)
+    _bounded(request, sweep)
     configs = request.configs(device, asked.attention)
     from harness.cli.train import known_records, recorded_command, train, tune
     from harness.settings.sweep import possible_configs, sweep_configs
@@ -155,6 +159,15 @@ def requested(asked: SimpleNamespace) -> tuple[Request, Sweep | None]:
     if asked.tune_seeds:
         raise ConfigError("--tune-seeds needs --tune, for example --tune lr=1e-3,3e-3")
     return request, None
+
+
+def _bounded(request: Request, sweep: Sweep | None) -> None:
+    """Refuse more runs than can be listed. Errors: UsageError."""
+    seeds = len(request.seeds) + (len(sweep.seeds) if sweep else 0)
+    cells = prod(map(len, sweep.grid.values())) if sweep else 1
+    runs = len(request.encodings) * len(request.tasks) * seeds * cells
+    if runs > MOST_RUNS:
+        raise click.UsageError(f"these are {runs:,} runs; the most at once are {MOST_RUNS:,}")
 
 
 def _open(configs: list[RunConfig], folder: Path, known: Records) -> list[RunConfig]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _out = click.option(
     "--out", default="leaderboard/site", show_default=True, help="Folder of the site."
 )
+OWN = "records"  # the user's folder, which no repository has
 PAGE = "leaderboard/LEADERBOARD.md"
 _markdown = click.option(
     "--markdown",
@@ -118,6 +119,7 @@ def check_command(
 
     Exits with 1 if something is refused.
     """
+    from harness.cli.progress import watched
     from harness.settings.catalog import read_catalog
     from leaderboard.record.check import check
     from leaderboard.record.read import load
@@ -127,7 +129,7 @@ def check_command(
     folder = options.records_folder(records)
     known = read_catalog()
     places = [Path(path) for path in paths] or [folder]
-    report = check(places, known, not paths, *_recompute(protocol))
+    report = check(places, known, not paths, *_recompute(protocol), watched)
     refused = [*report.refused]
     if not paths:
         refused += stale(tables(load([folder])[0], known), Path(markdown), known)
@@ -146,21 +148,21 @@ def check_command(
 @command.command("add")
 @click.argument("run", nargs=-1, required=True)
 @options.runs
-@_records
+@click.option(
+    "--records", default=OWN, show_default=True, help="leaderboard/records publishes them."
+)
 @_protocols
-def add_command(
-    run: tuple[str, ...], runs: str, records: str | None, protocol: tuple[Path, ...]
-) -> None:
-    """Add records of finished runs: each RUN is an id or a folder."""
+def add_command(run: tuple[str, ...], runs: str, records: str, protocol: tuple[Path, ...]) -> None:
+    """Add records of finished runs to your own: each RUN is an id or a folder."""
     from harness.settings.catalog import read_catalog
     from leaderboard.record.check import add
 
     how = _recompute(protocol)
-    target, known = options.records_folder(records), read_catalog()
+    target = Path(OWN) if records == OWN else options.records_folder(records)
+    known = read_catalog()
     for one in run:
         click.echo(f"added {add(one, Path(runs), target, known, *how)}")
-    place = f" --records {shlex.quote(records)}" if records else ""
-    click.echo(f"now: pezoo leaderboard build{place}")
+    click.echo(f"now: pezoo leaderboard build --records {shlex.quote(records)}")
 
 
 @command.command("rerun")

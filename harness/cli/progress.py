@@ -3,11 +3,13 @@
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 from rich.console import Console
 from rich.live import Live
+from rich.progress import track
 from rich.table import Table
 
 from experiment.config import RunConfig
@@ -143,3 +145,9 @@ def _setting(key: str, value: Any) -> str:
     elif key == "curriculum":
         value = ", ".join(f"{one['max']} until {100 * one['until']:g} %" for one in value) or "none"
     return f"{key} {value}"
+
+
+def watched(files: list[Path]) -> Iterable[Path]:
+    """Yield files, with a bar on a terminal."""
+    console = Console(stderr=True)
+    return track(files, "checking", console=console, disable=not console.is_terminal)

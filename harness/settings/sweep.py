@@ -7,6 +7,7 @@ has the rule that chooses a cell of the grid; every record of the comparison say
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from math import prod
 from statistics import fmean
 from typing import Any, get_origin
 
@@ -16,7 +17,16 @@ from experiment.config import ConfigError, Protocol, RunConfig, Train
 from experiment.seeds import parse_seeds
 from harness import tasks
 from leaderboard.record.schema import Cost, Record
-from leaderboard.record.tuning import EXAMPLES, RUNS, Trial, Value, best, cells, tuned_name
+from leaderboard.record.tuning import (
+    EXAMPLES,
+    MOST_CELLS,
+    RUNS,
+    Trial,
+    Value,
+    best,
+    cells,
+    tuned_name,
+)
 from pezoo.spec import unknown
 
 _UNTUNED = {"checkpoint_every", "precision"}  # how a run is saved and rounded
@@ -55,9 +65,15 @@ def parse_sweep(
 ) -> Sweep:
     """Parse a grid from texts like "lr=1e-3,3e-3" and its seeds, none of which is `compared`.
 
-    Errors: ConfigError for an unknown setting, an impossible or repeated value, and for a seed of
-    the comparison.
+    Errors: ConfigError for more than MOST_CELLS runs, an unknown setting, an impossible or repeated
+    value, and for a seed of the comparison.
     """
+    chosen_on = parse_seeds(seeds)
+    if (size := prod(text.count(",") + 1 for text in options) * len(chosen_on)) > MOST_CELLS:
+        raise ConfigError(
+            f"--tune asks for {size:,} runs of each encoding, in every cell of the grid with every "
+            f"seed; the most are {MOST_CELLS:,}"
+        )
     grid: dict[str, list[Value]] = {}
     for option in options:
         name, equals, values = option.partition("=")
@@ -69,7 +85,6 @@ def parse_sweep(
         if name in grid:
             raise ConfigError(f"--tune {name} is given twice")
         grid[name] = _values(name, values, protocol.train)
-    chosen_on = parse_seeds(seeds)
     if both := sorted(set(chosen_on) & set(compared)):
         raise ConfigError(
             f"--tune-seeds {seeds} and --seeds share {', '.join(map(str, both))}: settings have to "

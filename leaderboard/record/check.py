@@ -3,16 +3,19 @@
 `harness.cli.verify` recomputes what follows from a record's command, encoding and task.
 """
 
+import re
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
 
 from experiment.files import slug, write
 from leaderboard.catalog import Catalog
 from leaderboard.escape import shown
-from leaderboard.record.clashes import Alike, clashes, path_text
+from leaderboard.record.clashes import Alike, Claims, path_text
 from leaderboard.record.read import paths_of, read
 from leaderboard.record.refusals import refusals
 from leaderboard.record.schema import Record
@@ -20,6 +23,7 @@ from pezoo.spec import parse
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_REASONS = 10  # to refuse a record
+CLOCKS = 3600  # seconds that the clocks of two machines may differ by
 APART = 0.5  # of exact match between two checkpoints; the committed ones are within half of it
 Verify = Callable[[Record], Iterable[str]]
 
@@ -39,38 +43,49 @@ def check(
     tree: bool = False,
     verify: Verify = lambda record: (),
     alike: Alike = lambda one, other: True,
+    watch: Callable[[list[Path]], Iterable[Path]] = iter,
 ) -> CheckReport:
     """Check every record in these files and folders, and that they do not contradict each other.
 
     `tree`: files must also lie where records are committed, in PROTOCOL/TASK/ENCODING/, and be
     named after the run. `verify` gives more reasons to refuse a record; `alike` says whether the
-    encodings of two runs with equal results train alike.
+    encodings of two runs with equal results train alike; `watch` yields the files, and may show
+    how many are left. One record is in memory at a time.
     """
     bad_paths: list[str] = []
-    found = {path: read(path) for path in paths_of(paths, bad_paths, committed=tree)}
-    records = {path: one for path, one in found.items() if isinstance(one, Record)}
-    reasons = {path: [one] if isinstance(one, str) else [] for path, one in found.items()}
-    for path, record in records.items():
-        reasons[path] += _reasons(record, verify)
-        reasons[path] += _misplaced(record, path) if tree else ()
-    sound = {path: one for path, one in records.items() if not reasons[path]}
-    for path, reason in clashes(sound, alike):
+    reasons: dict[Path, list[str]] = {}
+    warnings: list[str] = []
+    commits, claims = history(ROOT), Claims(alike)
+    files = [*dict.fromkeys(paths_of(paths, bad_paths, committed=tree))]
+    for path in watch(files):
+        record = read(path)
+        if isinstance(record, str):
+            reasons[path] = [record]
+            continue
+        own = reasons[path] = [*_reasons(record, commits, verify)]
+        own += _misplaced(record, path) if tree else ()
+        warnings += (f"{path_text(path)}: {text}" for text in _doubts(record, catalog, commits))
+        if not own:
+            claims.note(path, record)
+    for path, reason in claims.clashes():
         reasons[path].append(reason)
     refused = [f"{path_text(path)}: {'; also '.join(own)}" for path, own in reasons.items() if own]
-    known = history(ROOT)
-    warnings = [
-        f"{path_text(p)}: {text}"
-        for p, one in records.items()
-        for text in _doubts(one, catalog, known)
-    ]
     return CheckReport(len(reasons), (*bad_paths, *refused), tuple(warnings))
 
 
-def _reasons(record: Record, verify: Verify) -> list[str]:
+def _reasons(record: Record, commits: str, verify: Verify) -> list[str]:
+    every = chain(refusals(record), _too_early(record, commits), verify(record))
     try:
-        return [*islice(chain(refusals(record), verify(record)), MOST_REASONS)]
+        return [*islice(every, MOST_REASONS)]
     except Exception as error:  # one record must not hide the others
         return [f"it cannot be checked: {type(error).__name__}: {shown(str(error))[:300]}"]
+
+
+def _too_early(record: Record, commits: str) -> Iterator[str]:
+    made = _made(record.env.commit or "unknown", commits)
+    if made is not None and record.finished.timestamp() < made - CLOCKS:
+        date = datetime.fromtimestamp(made, UTC)
+        yield f"provenance.finished is {record.finished}, before its commit of {date}"
 
 
 def _misplaced(record: Record, path: Path) -> Iterator[str]:
@@ -82,7 +97,7 @@ def _misplaced(record: Record, path: Path) -> Iterator[str]:
 
 
 def history(root: Path) -> str:
-    """Return the hashes of the commits of a checkout, each after a line's end.
+    """Return the commits of a checkout, a line for each: seconds since 1970, a space, its hash.
 
     "" where git does not know all of them, or the checkout is of something else.
     """
@@ -94,14 +109,21 @@ def history(root: Path) -> str:
     try:
         top, cut = git("rev-parse", "--show-toplevel", "--is-shallow-repository").splitlines()
         whole = cut == "false" and Path(top).resolve() == root.resolve()
-        return "\n" + git("rev-list", "HEAD") if whole else ""
+        return git("rev-list", "--timestamp", "HEAD") if whole else ""
     except (OSError, ValueError, subprocess.SubprocessError):
         return ""
 
 
+@lru_cache(1000)
+def _made(commit: str, commits: str) -> int | None:
+    """Return when a commit was made; None if it is not in the history."""
+    found = re.search(rf"^(\d+) {re.escape(commit)}", commits, re.MULTILINE)
+    return int(found[1]) if found else None
+
+
 def _doubts(record: Record, catalog: Catalog, commits: str) -> Iterator[str]:
     """Yield what is allowed but weakens the record."""
-    if commits and f"\n{record.env.commit}" not in commits:
+    if commits and _made(record.env.commit or "unknown", commits) is None:
         yield "the commit is not in the history of this repository"
     for scores in record.by_mode.values():
         ends = zip(scores.last, scores.best, strict=False)
@@ -137,7 +159,7 @@ def add(
     record = read(result)
     if isinstance(record, str):
         raise ValueError(f"{result}: {record}")
-    if reasons := [*refusals(record), *verify(record)]:
+    if reasons := _reasons(record, history(ROOT), verify):
         raise ValueError(f"{result}: {'; '.join(reasons)}")
     task = parse(record.task)
     if files := [name for name in catalog.tasks[task.name].versioned_by if name in task.options]:
@@ -152,9 +174,12 @@ def add(
     others = [other for other in records.rglob(name) if other != path]
     if others or (path.is_file() and path.read_bytes() != data):
         raise ValueError(f"run {record.run} is there with another content: {(*others, path)[0]}")
-    there = {other: read(other) for other in paths_of([home], [])} | {path: record}
-    known = {other: one for other, one in there.items() if isinstance(one, Record)}
-    if reasons := [reason for where, reason in clashes(known, alike) if where == path]:
+    claims = Claims(alike)
+    claims.note(path, record)
+    for other in paths_of([home], []):
+        if other != path and isinstance(one := read(other), Record):
+            claims.note(other, one)
+    if reasons := [reason for where, reason in claims.clashes() if where == path]:
         raise ValueError(f"{result} cannot be added: {'; '.join(reasons)}")
     return write(path, data)
 

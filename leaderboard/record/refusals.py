@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean
 
 from leaderboard.escape import command_text
-from leaderboard.record.schema import Cost, Record, Scores
+from leaderboard.record.schema import Cost, Lesson, Record, Scores
 
 FIRST = datetime(2026, 11, 21, 4, 54, 37, tzinfo=UTC)  # the first commit: no run is older
 # Runs from before data_hash, five of the costs and wrong answers were recorded, and those kept of
@@ -21,6 +21,10 @@ STEP = 1e-4  # seconds, of which no training step takes fewer
 PER_THREAD, PER_DEVICE = 1e12, 1e15  # operations a second: ten times what a thread has reached
 MOST_SECONDS, MOST_THREADS = 1e9, 1024
 LEAST_MB, MOST_MB = 50.0, 1e7  # of a process with torch in it
+OLDEST = {"python": (3, 11), "torch": (2, 10), "numpy": (1, 26)}  # that pezoo runs on
+MOST_CORES = 2**16
+# Nats: right tokens cost at most the logarithm of the vocabulary, the rest is an encoding's own.
+RIGHT_LOSS, WRONG_LOSS = 100.0, 1e6
 NUMBERS = attrgetter("length", "status", "correct", "count", "token", "tokens")
 
 
@@ -66,6 +70,14 @@ def _provenance(record: Record) -> Iterator[str]:
         yield "provenance.command is not a plain pezoo command"
     if not re.fullmatch(r"[0-9a-f]{7,40}|unknown", record.env.commit or ""):  # pip has no commit
         yield f"env.commit is {record.env.commit!r}, expected the hash of a commit, or 'unknown'"
+    for name, oldest in OLDEST.items():
+        given = getattr(record.env, name) or ""
+        found = re.match(r"(\d{1,3})\.(\d{1,4})", given)
+        if given and (found is None or (int(found[1]), int(found[2])) < oldest):
+            yield f"env.{name} is {given}, expected {'.'.join(map(str, oldest))} or later"
+    for name in ("cores", "threads", "processes", "accumulate"):
+        if (number := getattr(record.env, name) or 1) > MOST_CORES:
+            yield f"env.{name} is {number}, expected at most {MOST_CORES}"
     if not FIRST <= finished <= datetime.now(UTC) + timedelta(days=1):
         yield f"provenance.finished is {finished}, expected {FIRST} to today"
 
@@ -78,16 +90,13 @@ def _learning(record: Record) -> Iterator[str]:
     if len(points) != len(early) + 1 or [point.step for point in points] != expected:
         yield f"learning needs {len(early) + 1} points, every {test.every} steps up to {steps}"
         return
-    losses, exact = [point.loss for point in points], [point.exact for point in points]
-    if any(loss is None or loss < 0 for loss in losses):
-        yield "learning needs every loss, and no loss below 0"
+    exact = [point.exact for point in points]
+    yield from _losses(points)
     ends = record.config.train.learned is not None
     if any((point.least is not None) != ends for point in points):
         yield "learning needs least exactly where config has train.learned"
     elif ends and any((point.least or 0.0) > (point.exact or 0.0) for point in points):
         yield "learning has a least exact match above the mean"
-    if len(points) > 2 and len({*losses}) == 1 and (any(losses) or {*exact} != {1.0}):
-        yield f"learning has the loss {losses[0]} everywhere"
     measured = record.config.track == "text" or None not in exact  # text has bits in its place
     best = max(zip((share or 0.0 for share in exact), expected, strict=True))[1]
     if not measured or record.best_step != best:
@@ -105,6 +114,19 @@ def _learning(record: Record) -> Iterator[str]:
             mean = fmean(shares) if shares and None not in shares else None
             if found != mean and (found is None or mean is None or abs(found - mean) > 1e-3):
                 yield f"learning has test_{name} {found} at {step}, but scores.{part} has {mean}"
+
+
+def _losses(points: Sequence[Lesson]) -> Iterator[str]:
+    losses, exact = [point.loss for point in points], {point.exact for point in points}
+    if any(loss is None or loss < 0 for loss in losses):
+        yield "learning needs every loss, and no loss below 0"
+    if len(points) > 2 and len({*losses}) == 1 and (any(losses) or exact != {1.0}):
+        yield f"learning has the loss {losses[0]} everywhere"
+    for point in points:
+        most = RIGHT_LOSS + WRONG_LOSS * (1 - (point.exact or 0.0))
+        if (point.loss or 0.0) > most:
+            yield f"learning has the loss {point.loss:g} at {point.step}, expected at most {most:g}"
+            return
 
 
 def _lengths(record: Record) -> Iterator[str]:

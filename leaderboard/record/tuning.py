@@ -20,6 +20,7 @@ from leaderboard.record.fields import CHECKED, Amount, Loss, Name, Part, RunId, 
 MARK = "+tune-"
 RUNS = "+tuning"  # ends the protocol's name of a run that serves to choose
 EXAMPLES = "tuning"  # config.eval.examples of such a run
+MOST_CELLS = 1000  # of a grid, each counted once for each of its seeds
 
 Value = Annotated[int, Field(ge=-(2**63), lt=2**63)] | float | Text
 Grid = Annotated[dict[Name, Annotated[list[Value], Field(min_length=1, max_length=1000)]],
@@ -57,7 +58,7 @@ class Tuning(Part):
     grid: Grid
     seeds: Seeds
     chosen: dict[Name, Value]
-    cells: Annotated[list[Trial], Field(min_length=1, max_length=10_000)]
+    cells: Annotated[list[Trial], Field(min_length=1, max_length=MOST_CELLS)]
     cpu_seconds: Amount
     seconds: Amount
 

@@ -220,7 +220,14 @@ FORGED: dict[str, tuple[Changes, str]] = {
     "jobs in words": ({"append": "--jobs many"}, "'many' is not a valid integer"),
     "option of one site": ({"append": "--runs /tmp"}, "options that records do not keep"),
     "a device as a machine": (named("task", "turing_machine(file=/dev/zero)", "--task"),
-        "expected a regular file"),
+        "file=/dev/zero) reads outside of this folder"),
+    "the whole disk as a text": (named("task", "text(path=/)", "--task"), "reads outside of this"),
+    "a folder above": (named("task", "text(path=a/../../b)", "--task"), "reads outside of this"),
+    "a folder in a setting": ({"append": "--set 'tasks.text(path = \"/\").samples=1'"},
+        "reads outside of this folder"),
+    "a grid without end": ({"append": " ".join(f"--tune {name}=" + ",".join(map(str, range(1, 41)))
+        for name in ("lr", "steps", "batch", "warmup", "clip"))},
+        "asks for 102,400,000 runs of each encoding"),
     "a table of 25 GB": (named("encoding", "learned(max_len=100000000)", "--pe"),
         "expected 6400000000"),
     # Costs and the curve.
@@ -239,7 +246,12 @@ FORGED: dict[str, tuple[Changes, str]] = {
     "curve that ends at 0": ({"learning.7.exact": 0.0, "scores.*.0.correct": 128,
         "scores.*.0.exact": 1.0, "scores.*.0.token": 1.0, "scores.*.0.wrong": []},
         "learning has exact 0.0 at step 2000, unlike scores.last"),
+    "a loss of no float": ({"learning.7.loss": 1e11, "learning.7.exact": 1.0},
+        "learning has the loss 1e+11 at 2000, expected at most 100"),
     # Provenance.
+    "torch that lacks all": ({"env.torch": "0.0.1"}, "env.torch is 0.0.1, expected 2.10 or later"),
+    "python 2": ({"env.python": "2.7.1"}, "env.python is 2.7.1, expected 3.11 or later"),
+    "more cores than any": ({"env.cores": 10**12}, "env.cores is 1000000000000, expected at most"),
     "no commit": ({"env.commit": "HEAD"}, "expected the hash of a commit"),
     "from the future": ({"provenance.finished": "2999-01-01T00:00:00+00:00"}, "finished is 2999"),
     "before this project": ({"provenance.finished": "2026-11-21T04:54:36+00:00"}, "expected 2026"),

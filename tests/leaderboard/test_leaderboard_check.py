@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import subprocess
+import time
 from collections import defaultdict
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 from bad_records import FORGED, changed, committed, forged, named
 from click.testing import CliRunner
@@ -21,8 +24,9 @@ from leaderboard.build import build as build_site
 from leaderboard.record.check import add as add_record
 from leaderboard.record.check import check as check_records
 from leaderboard.record.check import history
+from leaderboard.record.clashes import NEAR, Claims
 from leaderboard.record.read import RECORDS, load
-from leaderboard.record.schema import Record
+from leaderboard.record.schema import Record, Scores
 from leaderboard.render.markdown import stale
 from leaderboard.stats.tables import kernels_of, tables
 
@@ -205,6 +209,7 @@ def test_a_commit_that_the_history_lacks_is_a_note(raw, save, tmp_path, monkeypa
         return subprocess.run(own, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
 
     assert history(tmp_path) == ""  # no repository
+    monkeypatch.setenv("GIT_COMMITTER_DATE", "2026-11-22T00:30:00Z")  # clocks may differ by an hour
     git("init", "-q")
     git("commit", "-q", "--allow-empty", "-m", "first")
     head, folder = git("rev-parse", "HEAD")[:12], tmp_path / "inside"
@@ -219,6 +224,9 @@ def test_a_commit_that_the_history_lacks_is_a_note(raw, save, tmp_path, monkeypa
     notes = [line.split("/")[-1].partition(": ") for line in report.warnings]
     lacking = [name for name, _, note in notes if "not in the history" in note]
     assert lacking == ["001.json", "002.json"]
+    known["provenance"]["finished"] = "2026-11-21T23:00:00+00:00"
+    (line,) = check([save(known, fork, installed)]).refused
+    assert "finished is 2026-11-21 23:00:00+00:00, before its commit of 2026-11-22 00:30" in line
 
 
 def test_checkpoints_far_apart_at_an_unseen_length_are_a_note(raw, save):
@@ -261,6 +269,16 @@ def finished(folder: Path, record: dict) -> Path:
     (path / "result.json").write_bytes(data)
     (path / "DONE").write_text(hashlib.sha256(data).hexdigest())
     return path
+
+
+def test_add_puts_a_record_into_the_users_own_folder(tmp_path, monkeypatch):
+    one, public = committed("quick/copy/alibi"), sorted(RECORDS.rglob("*.json"))
+    finished(tmp_path / "runs", one)
+    monkeypatch.chdir(tmp_path)
+    result = run("add", one["run"])
+    assert (result.exit_code, sorted(RECORDS.rglob("*.json"))) == (0, public)
+    assert result.stdout.endswith("now: pezoo leaderboard build --records records\n")
+    assert [path.stem for path in Path("records").rglob("*.json")] == [one["run"]]
 
 
 def test_add_puts_a_record_where_check_wants_it(tmp_path):
@@ -398,7 +416,7 @@ def test_encodings_that_train_alike_are_no_copies(save):
 def test_encodings_train_alike_whichever_version_of_the_task_they_ran_on():
     first = changed(committed("quick/copy/rope", 1), {"config.task_version": 99})
     one, same, other = (
-        Record.of(changed(first, {"config.encoding": name}))
+        Record.of(changed(first, {"config.encoding": name})).config
         for name in ("rope", "window:rope", "rope(base=500.0)")
     )
     assert alike(one, same)
@@ -419,6 +437,60 @@ def test_seeds_share_no_near_learning_curve(raw, save, off, other_scores, refuse
     folder = save(first, other)
     assert both_refused(folder, "the learning curve is nearly that of") == refused
     assert refused or check([folder]).refused == ()
+
+
+def made_claims(raw, curves):
+    """Claims of runs of one table that differ in seed and losses; each is named by its seed."""
+    first, claims = Record.of(raw(config={"eval": {"every": 250}})), Claims(alike)
+    for seed, losses in enumerate(curves):
+        points = [replace(p, loss=own) for p, own in zip(first.learning, losses, strict=True)]
+        right = replace(first.scores.last[0], tokens=1 + (seed % 2))
+        claims.note(
+            Path(f"{seed}"),
+            first.model_copy(
+                update={
+                    "run": f"{seed:016x}",
+                    "seed": seed,
+                    "data_hash": None,
+                    "config": first.config.model_copy(update={"seed": seed}),
+                    "learning": points,
+                    "scores": Scores(last=[right], best=[]),
+                }
+            ),
+        )
+    return claims
+
+
+def test_near_curves_are_those_that_a_naive_loop_finds(raw):
+    drawn = np.random.default_rng(0)
+    curves = drawn.uniform(0.1, 2, (40, 6))
+    curves = np.concatenate([curves, curves * (1 + drawn.uniform(-0.005, 0.005, (40, 6)))])
+    expected = set()
+    for i, one in enumerate(curves):
+        for j, other in enumerate(curves):
+            spread = min(np.ptp(one), np.ptp(other))
+            slack = NEAR * (3 if i % 2 == j % 2 else 1) * np.minimum(np.maximum(one, other), spread)
+            if i != j and (abs(one - other) <= slack).all():
+                expected.add(str(i))
+    found = [path.name for path, words in made_claims(raw, curves).clashes() if "nearly" in words]
+    assert sorted(found) == sorted(expected)
+    assert 10 < len(expected) < 80
+
+
+def test_five_thousand_records_of_one_table_are_compared_in_seconds(raw):
+    """Copies of a few curves, which all clash, and others: 2,000 took 5 CPU-seconds, 4,000 22."""
+    drawn = np.random.default_rng(0)
+    curves = np.concatenate([np.tile(drawn.random((5, 6)), (500, 1)), drawn.random((2500, 6))])
+    claims, start = made_claims(raw, curves), time.process_time()
+    assert len({path for path, _ in claims.clashes()}) >= 2500
+    assert time.process_time() - start < 8
+
+
+def test_a_bar_shows_how_many_records_are_left(raw, save, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    result = run("check", save(raw(), raw("alibi")))
+    assert "checking" in result.stderr
+    assert "100%" in result.stderr
 
 
 def test_seeds_that_learn_nothing_have_near_curves_by_chance(raw, save):

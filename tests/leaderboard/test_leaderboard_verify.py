@@ -4,13 +4,13 @@ import json
 import os
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 from bad_records import changed, committed
 from made_records import text_record
 
 from experiment.config import RunConfig
+from experiment.protocol import PROTOCOLS
 from harness.cli.rerun import compare
 from harness.cli.verify import alike, parse_command, refusals
 from harness.runs.run import execute
@@ -149,7 +149,7 @@ def test_two_runs_that_cannot_be_trained_do_not_train_alike(longest):
     changes = {"task": task, "config.task": task, "config.train.lengths": [1, longest]}
     rope, alibi = (changed(committed(f"quick/copy/{n}"), changes) for n in ("rope", "alibi"))
     one, other = (RunConfig.model_validate(raw["config"]) for raw in (rope, alibi))
-    assert not alike(SimpleNamespace(config=one), SimpleNamespace(config=other))
+    assert not alike(one, other)
 
 
 def test_a_run_that_failed_early_has_seen_few_tokens():
@@ -259,9 +259,51 @@ def test_a_run_without_a_sweep_names_none():
     assert verified(raw) == ["a sweep in provenance is True, expected False"]
 
 
-def test_a_pipe_as_a_machine_is_refused_at_once(tmp_path):
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"bits": 0.0001, "token": 0.5}, "bits is 0.0001, expected 0.5 or more: each wrong token"),
+        ({"gain": 1e9}, "gain is 1e+09, expected -"),
+        ({"gain": -1e9}, "gain is -1e+09, expected -"),
+        ({"gain_error": 1e9}, "gain_error is 1e+09, expected at most"),
+        ({"by_place": [0.0] * 8}, "by_place gives 0 to 0 bits a token of the target, but bits is"),
+        ({"by_place": [1e9] * 8}, "1e+09 bits a token, expected at most 1000"),
+        ({"by_place": [9.0] * 9}, "by_place has 9 numbers, expected 8"),
+    ],
+)
+def test_the_bits_of_a_text_agree_with_its_tokens_and_places(change, words):
+    raw = committed("text/text/alibi", 0)
+    assert verified(raw) == []
+    at = next(i for i, score in enumerate(raw["scores"]["last"]) if score["length"] == 256)
+    found = verified(raw, **{f"scores.last.{at}.{name}": own for name, own in change.items()})
+    assert any(line.startswith(f"scores.last, length 256: {words}") for line in found)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("gain", 0.5, "gain is 0.5, expected 0 to 0"),
+        ("by_place.6", 9.0, "by_place gives 9 to 9 bits a token of the target, but bits is"),
+    ],
+)
+def test_at_its_training_length_a_text_gains_nothing_and_its_target_is_the_last_places(
+    name, value, words
+):
+    (line,) = verified(committed("text/text/alibi", 0), **{f"scores.last.0.{name}": value})
+    assert line.startswith(f"scores.last, length 128: {words}")
+
+
+def test_a_protocol_lies_in_its_folder(tmp_path):
+    (tmp_path / "easy.toml").write_text('extends = "quick"\n[train]\nsteps = 2\n')
+    outside = os.path.relpath(tmp_path / "easy", PROTOCOLS)
+    (line,) = verified(committed(COPY), append=f"--protocol {outside}")
+    assert line.startswith("provenance.command: unknown protocol '../")
+
+
+def test_a_pipe_as_a_machine_is_refused_at_once(tmp_path, monkeypatch):
     os.mkfifo(tmp_path / "m")
-    task = f"turing_machine(file={tmp_path / 'm'})"
+    monkeypatch.chdir(tmp_path)
+    task = "turing_machine(file=m)"
     named = {"task": task, "config.task": task, "append": f"--task '{task}'"}
     (line,) = verified(committed(COPY), **named)
     assert "expected a regular file" in line

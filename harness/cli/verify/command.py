@@ -24,6 +24,8 @@ from leaderboard.record.schema import Record
 from leaderboard.record.tuning import MARK, best, cells
 from leaderboard.stats.tables import flat
 
+# The value of an option that is a path to anywhere but a folder below.
+_OUTSIDE = re.compile(r"=[\s\"']*(/|~|[^,()]*\.\.)")
 VERSIONS = ("task_version", "encoding_version")
 Requests = list[tuple[Request, Sweep | None]]
 
@@ -44,6 +46,9 @@ def parse_command(text: str, protocols: tuple[Path, ...] = ()) -> tuple[Requests
         raise ValueError(error.format_message()) from error
     if typed["dry_run"] or words != shlex.split(recorded_command(words[1:])):
         raise ValueError("it has options that records do not keep, such as --runs or --dry-run")
+    for part in (typed["pe"], typed["task"], *typed["set"]):
+        if _OUTSIDE.search(part):
+            raise ValueError(f"{part[:100]} reads outside of this folder: name a file in it")
     requests: Requests = []
     errors = []
     for version in _versions(typed["protocol"], protocols):

@@ -36,10 +36,10 @@ NOISE = 0.5  # of exact match on the validation and the test examples of one len
 STEPS = 3  # in which encodings that differ train differently
 
 
-def alike(one: Record, other: Record) -> bool:
+def alike(one: RunConfig, other: RunConfig) -> bool:
     """Return whether two encodings train alike, as rope and window:rope on short texts."""
     try:
-        return _first_losses(one.config) == _first_losses(other.config)
+        return _first_losses(one) == _first_losses(other)
     except Exception:  # of a record that is refused for other reasons, or of a plug-in
         return False
 

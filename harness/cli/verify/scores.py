@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from experiment.config import Eval, RunConfig
+from harness.cli.verify.bits import bits_faults
 from harness.cli.verify.build import MOST_TOKENS, different, limit, shared, task_of
 from harness.data.sequences import to_sequences
 from harness.settings.protocol import sample_count, token_count
@@ -39,8 +40,10 @@ def score_faults(record: Record, task: Task, encoding: Encoding | None) -> Itera
         test = tests.get(name, own)
         answers = own.track != "text" and place.endswith(".last")
         kept = None if record.run in EARLIEST else WRONG * answers
-        for score in (one for one in scores if one.length in test.eval.lengths):
-            for fault in _score(score, test, encoding, times, kept):
+        asked = [one for one in scores if one.length in test.eval.lengths]
+        for score in asked:
+            bits = bits_faults(score, test, asked)
+            for fault in (*_score(score, test, encoding, times, kept), *bits):
                 yield f"{place}, length {score.length}: {fault}"
 
 

@@ -125,6 +125,18 @@ def test_a_run_of_any_attention_is_tried_on_a_cpu(call, monkeypatch):
             ("bench", "--pe", "rope", "--task", "copy", "--attention", "flex"),
             "cannot train on a CPU",
         ),
+        (
+            (
+                "bench",
+                "--pe",
+                "rope,t5,fire",
+                "--task",
+                "copy,reverse,sort,parity",
+                "--seeds",
+                "0-9999",
+            ),
+            "these are 120,000 runs; the most at once are 100,000",
+        ),
     ],
 )
 def test_a_near_name_or_option_is_suggested(call, given, words):

@@ -46,6 +46,8 @@ def made(*options, seeds="100", compared=(0, 1, 2)):
         (["steps=1.5"], "100", "steps=1.5"),
         (["schedule=cosin"], "100", "'linear' or 'constant'"),
         (["lr=1e-3,0.001"], "100", "value 0.001 twice"),
+        (["lr=" + ",".join("1" * 20)] * 4, "100", "160,000 runs of each encoding"),
+        (["lr=1,2,3"], "0-999", "3,000 runs of each encoding"),
         (["lr=1e-3", "train.lr=2e-3"], "100", "--tune lr is given twice"),
         (["lr=1e-3,3e-3"], "2-4", "share 2"),
         (["lr=1e-3,3e-3"], "x", "cannot read seeds"),
