@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from pezoo.base import Context, Encoding, Memo, Pass, PositionError, Shape
     from pezoo.registry import make, names, register
 
+    __all__ = [  # and the encodings, see __getattr__
+        "Cache", "Context", "Encoding", "Memo", "Pass", "PositionError", "Shape",
+        "attend", "attention", "make", "names", "register",
+    ]  # fmt: skip
+
 __version__ = "0.1.0"
-__all__ = [
-    "Cache", "Context", "Encoding", "Memo", "Pass", "PositionError", "Shape",
-    "attend", "attention", "make", "names", "register",
-]  # fmt: skip
 
 _HOME = {
     **dict.fromkeys(
@@ -35,6 +36,8 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__all__":
+        return [*_HOME, *_encodings()]
     # Python calls this for submodules too, which are in lower case.
     classes = _HOME | (_encodings() if name[:1].isupper() else {})
     if name in classes:

@@ -40,6 +40,17 @@ def test_all_names_resolve():
         assert name in dir(pezoo)
 
 
+def test_a_star_imports_what_dir_lists():
+    code = """
+from pezoo import *
+import pezoo
+public = {name for name in dir(pezoo) if getattr(getattr(pezoo, name), "name", "") in names()}
+assert len(public) == len(names()) and public <= {*globals()}, public - {*globals()}
+print(attend.__name__, RoPE(d_head=4).name, "import_module" in globals())
+"""
+    assert run(code) == "attend rope False"
+
+
 def test_the_classes_of_encodings_are_in_the_package():
     for name, entry in entries().items():
         assert getattr(pezoo, entry.cls).name == name
