@@ -3,7 +3,7 @@
 `attend` is all that a model needs: it gets the bias from the encoding and calls the backend.
 """
 
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import torch
 from torch import Tensor
@@ -27,6 +27,7 @@ __all__ = [
     "attend",
     "attention_mask",
     "block_mask",
+    "earlier_keys",
     "plainly_causal",
     "resolve",
 ]
@@ -92,14 +93,16 @@ def attend(
     FORMS lists the forms of a bias that each backend takes; otherwise it takes `bias` in full.
 
     Errors: ValueError for a ctx that `prepare` did not return or that lacks positions of keys, for
-    heads that G does not divide, for a mask that is not boolean and for q, k and v that are not
-    tensors (B, heads, tokens, K) of floats, and for causal=False with an encoding that is
-    causal_only or the mask CAUSAL; BackendError for a backend that cannot run here.
+    heads that G does not divide, for a mask that is not boolean or shows later keys to an encoding
+    that is causal_only (`earlier_keys`), for q, k and v that are not tensors (B, heads, tokens, K)
+    of floats, and for causal=False with an encoding that is causal_only or the mask CAUSAL;
+    BackendError for a backend that cannot run here.
     """
     ctx.check_prepared()
     _check(q, k, v, ctx)
     if not causal:
         _check_encoder(encoding, mask)
+    mask = earlier_keys(encoding, mask, ctx)
     check_sizes(encoding.shape, n_heads=q.shape[1])
     scale = vars(encoding.shape).get("d_head", v.shape[-1]) ** -0.5  # v is never widened
     q, k, v = (x.to(attention_dtype(v)) for x in (q, k, v))
@@ -193,19 +196,43 @@ def _seen(
     return None
 
 
-def plainly_causal(ctx: Context) -> bool:
-    """Return True if positions rise, without padding.
+def earlier_keys(encoding: Encoding, mask: Any, ctx: Context) -> Any:
+    """Return the mask, without later keys if it is a tensor and the encoding is causal_only.
 
-    False on a GPU, to avoid synchronising, and where positions have no values: in torch.compile,
-    and in torch.vmap over them.
+    Errors: ValueError for a mask with later keys. On a GPU, where reading it would synchronise, and
+    in torch.compile and torch.vmap, they are hidden instead.
     """
-    if ctx.pos.device.type != "cpu" or torch.compiler.is_compiling():
+    if not encoding.causal_only or not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+        return mask
+    earlier = backends.causal(ctx.new, ctx.pos.shape[1], mask.device)
+    if _known_true((mask & ~earlier).any()):
+        name = encoding.name or type(encoding).__name__
+        raise ValueError(
+            f"{name} is for decoders (causal_only), but the mask shows keys after the query: "
+            "use `mask & pezoo.adapters.attention_mask(ctx)`"
+        )
+    return mask & earlier
+
+
+def _known_true(x: Tensor) -> bool:
+    """Return the value of x (), or False where reading it would synchronise or it has none.
+
+    That is on a GPU, and in torch.compile and torch.vmap.
+    """
+    if x.device.type != "cpu" or torch.compiler.is_compiling():
         return False
-    rise = (ctx.pos[:, 1:] > ctx.pos[:, :-1]).all() & (ctx.pos[:, :1] >= 0).all()
     try:
-        return bool(rise)
+        return bool(x)
     except RuntimeError:  # of vmap
         return False
+
+
+def plainly_causal(ctx: Context) -> bool:
+    """Return True if positions rise, without padding, where `_known_true` can tell."""
+    if ctx.pos.is_cuda:  # without small kernels
+        return False
+    rise = (ctx.pos[:, 1:] > ctx.pos[:, :-1]).all() & (ctx.pos[:, :1] >= 0).all()
+    return _known_true(rise)
 
 
 def _with_bias(

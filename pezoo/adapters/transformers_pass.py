@@ -230,6 +230,7 @@ def attention(
         return nn.functional.dropout(kept, dropout)
 
     scores, bias = encoding.scores(q, k, ctx), encoding.bias(q, k, ctx)
+    mask = adapters.earlier_keys(encoding, mask, ctx)
     dense = mask if isinstance(mask, Tensor) else None
     return backends.eager(q, k, value, bias, dense, own, weights, scores).transpose(1, 2), None
 

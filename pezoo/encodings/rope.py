@@ -27,7 +27,9 @@ class RoPE(Encoding):
 
     Example: K = 2, w_0 = 1: q = (1, 0) at position p becomes (cos p, sin p).
 
-    Shapes: q, k (B, H, T, K) -> the same, float32 at least. Angles are float32.
+    Shapes: q, k (B, H, T, K) -> the same, float32 at least. Angles are float32: at position p they
+    are off by up to 3e-8 p radians, .03 at a million. From 2^24 = 16,777,216 on float32 cannot tell
+    neighbours apart, and nothing is raised.
 
     Options
         base      of the frequencies

@@ -8,12 +8,15 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor
 
-from pezoo.base import Context, Encoding, Pass, Shape, Sizes
+from pezoo.base import Context, Encoding, Pass, PositionError, Shape, Sizes
+from pezoo.compiling import untraced
 from pezoo.encodings.rope import RoPE
+from pezoo.functional import attention_dtype
 from pezoo.registry import register
 
 FADE = "xpos.fade"
 LARGEST = 80.0  # e^80 leaves float32 and bfloat16 room for q and k
+LARGEST_HALF = 9.0  # of float16, whose largest number is e^11.09
 
 
 @register("xpos")
@@ -30,7 +33,7 @@ class XPos(RoPE):
     Options: base, layout and rope_parameters as in rope; gamma, scale_base. For a scale_base of
     1e30 it is rope.
     Errors: those of rope; PositionError from 32,696 on, with the default options, where keys would
-    leave the range of float32 and bfloat16. That of float16 ends near 4,500: use another dtype.
+    leave the range of float32 and bfloat16, and from 3,679 on in float16 (seen in ctx.x or q).
     ValueError for a gamma beyond 1e-30 to 1e30, and for a scale_base that is not above 0.
 
     Paper: Sun et al. 2023, "A Length-Extrapolatable Transformer", whose attention in blocks at
@@ -65,13 +68,26 @@ class XPos(RoPE):
                 f"{scale_base}"
             )
         self.gamma, self.scale_base = gamma, scale_base
-        self.max_len = int(LARGEST * scale_base / math.log1p(1 / gamma)) + 1
+        self.max_len, self.half_len = (
+            int(x * scale_base / math.log1p(1 / gamma)) + 1 for x in (LARGEST, LARGEST_HALF)
+        )
 
     def _draw(self, ctx: Context) -> dict[str, Tensor]:
         return Encoding._draw(self, ctx)  # max_len reads values
 
+    def _check_float16(self, x: Tensor, ctx: Context) -> None:
+        if attention_dtype(x) != torch.float16 or (last := ctx.ask(ctx.pos.max())) < self.half_len:
+            return
+        raise PositionError(
+            f"xpos in float16 represents positions 0..{self.half_len - 1}, was given position "
+            f"{last}: use float32 or bfloat16"
+        )
+
     def prepare(self, ctx: Context) -> Pass:
         ctx = super().prepare(ctx)
+        if ctx.x is not None:
+            compiles = torch.compiler.is_compiling()
+            (untraced(self._check_float16) if compiles else self._check_float16)(ctx.x, ctx)
         width, device = self.shape.d_head, ctx.pos.device
         m = torch.arange(width // 2, device=device, dtype=torch.float32)
         rate = ((2 * m / width + self.gamma) / (1 + self.gamma)).log() / self.scale_base
@@ -80,5 +96,7 @@ class XPos(RoPE):
 
     def transform(self, q: Tensor, k: Tensor, ctx: Pass) -> tuple[Tensor, Tensor]:
         turn = self.rotation(ctx)
+        if ctx.x is None and not torch.compiler.is_compiling():
+            self._check_float16(q, ctx)
         fade = (ctx.drawn or {})[FADE]
         return self.rotated(q, turn * fade), self.rotated(k, turn / fade)

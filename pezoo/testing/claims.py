@@ -63,14 +63,15 @@ def check_long(factory: Factory) -> None:
 
 
 def check_far(factory: Factory) -> None:
-    """Check positions around 50,000: finite, also in half precision, or a PositionError."""
-    near = torch.arange(10)[None]
-    pos = near + 50_000 * (near >= 4)  # four tokens at the start, and six far away
-    remedy = "keep products of positions within its range, or set max_len"
-    with suppress(PositionError):
-        for dtype in (torch.float32, torch.bfloat16, torch.float16):
+    """Check positions up to 50,000, or to max_len: finite or a PositionError in every precision."""
+    near, longest = torch.arange(10)[None], build(factory).max_len
+    far = min(50_000, (longest or 50_010) - 10)
+    pos = near + max(far, 0) * (near >= 4)  # four tokens at the start, and six far away
+    remedy = "keep products of positions within its range, set max_len, or raise PositionError"
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        with suppress(PositionError):
             out = run(build(factory), tokens(2), pos, dtype=dtype)
-            finite(out, f"at position 50,000 in {dtype}: {remedy}")
+            finite(out, f"at position {far:,} in {dtype}: {remedy}")
 
 
 def check_bfloat16(factory: Factory) -> None:
@@ -419,6 +420,25 @@ def check_future(factory: Factory) -> None:
         "the bias falls with the distance to keys on one side and grows on the other, which "
         "encoders see: use ctx.distance().abs(), or set causal_only = True",
     )
+
+
+def check_causal_only(factory: Factory) -> None:
+    """Check that without a causal mask attention is finite, or refused if causal_only is True.
+
+    An encoding that has a causal_only one within it must be causal_only too.
+    """
+    encoding = build(factory)
+    parts = {type(x).__name__ for x in encoding.modules() if getattr(x, "causal_only", False)}
+    message = f"causal_only is False, but {' and '.join(parts)} within it is causal_only"
+    require(encoding.causal_only or not parts, f"{message}: set causal_only = True")
+    layer, every = _layer(encoding, 2, range(9)), torch.ones(9, 9, dtype=torch.bool)
+    v = torch.ones(2, layer.k.shape[1], 9, encoding.shape.d_head)
+    try:
+        out = attend(encoding, layer.q, layer.k, v, layer.ctx, every)
+    except ValueError:
+        require(encoding.causal_only, "attention without a causal mask raises: set causal_only")
+        return
+    finite(out, "without a causal mask: mind that distances are negative, or set causal_only")
 
 
 def check_both_sides(factory: Factory) -> None:

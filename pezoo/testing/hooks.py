@@ -368,13 +368,14 @@ def _seeded(seed: int, encoding: Encoding, ids: Tensor, drawn: dict[str, Tensor]
 
 def check_pure(factory: Factory) -> None:
     """Check that after `draw` no hook draws, or reads a tensor's value."""
-    encoding, ids, shared = build(factory).train(), tokens(2), torch.arange(10)
+    encoding, ids, shared = build(factory).double().train(), tokens(2), torch.arange(10)
+    given = inputs(encoding, 2, 10, torch.float64)
     for pos in (shared[None], torch.stack([shared, (shared - 2).clamp(min=-1)])):
         ctx = context(ids, pos)
         ctx = replace(ctx, drawn=encoding.draw(ctx, generator=draws(), progress=1.0))
-        probe = Probe(encoding)
         with torch.no_grad(), _Pure():  # type: ignore[no-untyped-call]
-            probe(ids, ctx)
+            for _ in walk(encoding, ctx, given, encoding.shape.n_layers):
+                pass
 
 
 _WHERE = ": create tensors with device=ctx.pos.device"

@@ -913,6 +913,19 @@ broken(
     max_len=12,
     draw=lambda self, ctx, **plan: Encoding.draw(self, replace(ctx, pos=ctx.pos + 1)),
 )
+broken(
+    "causal_only",
+    "FoX within it is causal_only",
+    **built(lambda self, shape: setattr(self, "inner", FoX(shape))),
+    bias=lambda self, q, k, ctx: self.inner.bias(q, k, ctx),
+)
+broken(
+    "causal_only",
+    "not finite without a causal mask",
+    weights=lambda self, logits, ctx: (
+        logits.softmax(-1) * (logits.softmax(-1).tril().sum(-1, True) - 0.9).sqrt()
+    ),
+)
 broken("scale", "needs_scale = True", ReadsScale)
 broken("scale", r"super\(\)\.prepare\(ctx\)", DoesWithoutScale)
 embeds("slots", "needs_slots = True", lambda x, ctx: x + ctx.slots[:, -ctx.new :, None])

@@ -123,6 +123,30 @@ def test_a_mask_is_boolean_and_may_be_a_matrix(text):
                 attend(encoding, q, k, v, ctx, other, backend)
 
 
+@pytest.mark.parametrize("text", ["fox", "path", "cope", "stick_breaking", "randomized:fox"])
+def test_later_keys_are_refused_where_the_encoding_is_for_decoders(text, monkeypatch):
+    encoding, q, k, v, ctx = setting(text)
+    q, k = encoding.transform(q, k, ctx)
+    every = torch.ones(12, 12, dtype=torch.bool)
+    for mask in (every, every[None, None], every[None, None, :1], every.tril(1)):
+        with pytest.raises(ValueError, match=r"is for decoders .* keys after the query"):
+            attend(encoding, q, k, v, ctx, mask)
+    plain = attend(encoding, q, k, v, ctx)
+    torch.testing.assert_close(attend(encoding, q, k, v, ctx, every.tril()), plain)
+    monkeypatch.setattr("pezoo.adapters._known_true", lambda x: False)  # as on a GPU
+    torch.testing.assert_close(attend(encoding, q, k, v, ctx, every), plain)
+
+
+def test_the_last_queries_see_all_but_later_keys():
+    encoding, q, k, v, ctx = setting("stick_breaking")
+    new, whole = replace(ctx, n_new=2), attend(encoding, q, k, v, ctx)
+    mask = torch.ones(2, 12, dtype=torch.bool)
+    got = attend(encoding, q[:, :, -2:], k, v, new, mask.tril(10))
+    torch.testing.assert_close(got, whole[:, :, -2:])
+    with pytest.raises(ValueError, match="after the query"):
+        attend(encoding, q[:, :, -2:], k, v, new, mask)
+
+
 def test_an_unknown_mask_is_refused():
     encoding, q, k, v, ctx = setting("rope")
     with pytest.raises(ValueError, match="a tensor, None or 'causal'"):

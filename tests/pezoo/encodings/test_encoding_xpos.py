@@ -4,7 +4,7 @@ import pytest
 import torch
 from x_transformers.x_transformers import RotaryEmbedding, apply_rotary_pos_emb
 
-from pezoo import Context, PositionError, Shape, make
+from pezoo import Context, PositionError, Shape, attention, make
 
 D = torch.float64
 SHAPE = Shape(d_model=16, n_heads=2, d_head=8, n_layers=1, train_len=12)
@@ -64,3 +64,21 @@ def test_the_last_position_is_finite_and_the_next_refused():
         torch.testing.assert_close(far, near, atol=0.2, rtol=0.01)
     with pytest.raises(PositionError):
         make("xpos", SHAPE).prepare(Context(pos + 1))
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_in_float16_the_last_position_is_finite_and_the_next_refused(autocast):
+    encoding = make("xpos", SHAPE)
+    pos = torch.arange(3_669, 3_679)[None]
+    q, k = (2 * y.float() for y in qk(10))
+    v = torch.randn_like(q)
+    x = torch.zeros(1, 10, SHAPE.d_model)
+    if not autocast:
+        q, k, v, x = (y.half() for y in (q, k, v, x))
+    with torch.autocast("cpu", torch.float16, enabled=autocast):
+        for given in (None, x):
+            got = attention(q, k, v, encoding, pos, given)
+            near = attention(q, k, v, encoding, pos - pos[:, :1], given)
+            torch.testing.assert_close(got.float(), near.float(), atol=0.02, rtol=0)
+            with pytest.raises(PositionError, match=r"float16 represents positions 0\.\.3678"):
+                attention(q, k, v, encoding, pos + 1, given)
