@@ -15,8 +15,10 @@ from rich.table import Table
 from experiment.config import RunConfig
 from harness.runs.events import Event
 from leaderboard.record.schema import Record
+from leaderboard.stats.rows import PASS
 
 _PLAIN_SECONDS = 15
+_NEAR_END = 0.9  # of the steps
 
 
 class Progress:
@@ -30,6 +32,7 @@ class Progress:
         self.names = names(configs)
         self.lines: dict[int, str] = {}  # of running runs
         self.printed: dict[int, float] = {}  # time of the last plain line
+        self.warned: set[int] = set()
         self.failed = False
         self.ended: set[int] = set()  # or skipped
         self.recorded = finished
@@ -71,6 +74,9 @@ class Progress:
             self._print(line)
         else:
             self.lines[run] = line
+            if run not in self.warned and (warning := _warning(event, self.configs[run])):
+                self.warned.add(run)
+                self._print(f"{self.names[run]}: {warning}")
         if self.live.is_started:
             table = Table.grid()
             for key in sorted(self.lines):
@@ -99,6 +105,21 @@ def _text(event: Event) -> str:
     return (
         f"step {event['step']}/{event['of']}, loss {event['loss']:.3f}, {exact}"
         f"{event['rate']:.0f} steps/s, {left:.0f} s left"
+    )
+
+
+def _warning(event: Event, config: RunConfig) -> str:
+    """Say near the end of training that the training lengths are not learned yet; "" before.
+
+    Exact match is not what encoders and text are compared by.
+    """
+    steps, exact = config.train.steps, event.get("exact")
+    late = event.get("step", 0) >= _NEAR_END * steps
+    if not late or exact is None or exact >= PASS - 1e-9 or config.track != "decoder":
+        return ""
+    return (
+        f"not learned yet: validation {exact:.2f}, below {PASS:g}, at step {event['step']} of "
+        f"{steps}; try --set train.steps={2 * steps}"
     )
 
 

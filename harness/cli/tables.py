@@ -16,18 +16,18 @@ from leaderboard.record.schema import Record
 from leaderboard.record.tuning import values_text
 from leaderboard.render.columns import in_tables, rows_as_csv, rows_as_markdown
 from leaderboard.render.text import (
-    NOT_CONVERGED,
-    convergence_text,
     medians_text,
     notes_text,
     percent,
     rank_text,
+    reach_text,
     score,
     stat_text,
+    unlearned_text,
     unseen_text,
 )
 from leaderboard.stats.ranks import verdicts
-from leaderboard.stats.rows import BITS, EXACT, TOKENS, Point, Row, aliases, legend
+from leaderboard.stats.rows import BITS, EXACT, NOT_LEARNED, TOKENS, Point, Row, aliases, legend
 from leaderboard.stats.tables import Table, tables
 
 
@@ -89,7 +89,8 @@ def _print_table(found: Table, lacks: Sequence[str], wide: bool) -> None:
     """
     rows, width = found.rows, 10_000 if wide else get_terminal_size((120, 24)).columns
     names = aliases(rows)
-    table, lengths, intervals = _fitting(rows, names, width)
+    place = "wide" if wide else "terminal"
+    table, lengths, intervals = _fitting(rows, names, width, place)
     unit = " [95 % interval: t, or Wilson's for one seed]" if intervals else ""
     unit = f"{'' if rows[0].in_bits else ', %'}{unit}"
     title = f"{found.first.task} ({found.named}): mean {rows[0].metric} per length{unit}"
@@ -115,7 +116,7 @@ def _print_table(found: Table, lacks: Sequence[str], wide: bool) -> None:
     if modes := {row.mode for row in rows if row.mode}:
         named = ", ".join(f"({mode})" for mode in sorted(modes))
         notes.append(f"{named}: the same weights run in another way; see pezoo list encodings NAME")
-    words = [*convergence_text(rows, names), *medians_text(rows, names), *verdicts(rows)]
+    words = [*unlearned_text(rows, names), *medians_text(rows, names), *verdicts(rows)]
     words += notes_text(rows, names)
     for line in [*notes, *lacks, *words, *_failed(rows, names)]:
         click.echo(fill(shown(line), min(width, 120), subsequent_indent="  "))
@@ -136,7 +137,7 @@ def _saved(cell: Point) -> str:
 
 
 def _fitting(
-    rows: Sequence[Row], names: Mapping[str, str], width: int
+    rows: Sequence[Row], names: Mapping[str, str], width: int, place: str
 ) -> tuple[str, Sequence[int], bool]:
     """Return the fullest table that fits, its columns of lengths, and whether it has intervals.
 
@@ -151,7 +152,7 @@ def _fitting(
     tries = [(every, True, True), (every, True, False), (every, False, True), (few, True, True)]
     tries += [(few, False, True), (few, False, False), (some, False, False), ([], False, False)]
     for lengths, intervals, more in tries:
-        heads, cells = _columns(rows, names, lengths, intervals, more)
+        heads, cells = _columns(rows, names, lengths, intervals, place * more)
         table = _text(heads, cells)
         if len(table.partition("\n")[0]) <= width:
             break
@@ -169,16 +170,17 @@ def _columns(
     names: Mapping[str, str],
     lengths: Sequence[int],
     intervals: bool,
-    more: bool,
+    more: str,
 ) -> tuple[list[str], list[list[str]]]:
-    """Return heads and cells; `more` adds the columns after the scores."""
-    others = in_tables("terminal") if more else []
-    heads = ["encoding", "rank", "unseen", *(str(rows[0].cells[at].length) for at in lengths)]
+    """Return heads and cells; `more`: the place whose columns follow the scores, or ""."""
+    others = in_tables(more) if more else []
+    heads = ["encoding", "rank", "reach", "unseen"]
+    heads += [str(rows[0].cells[at].length) for at in lengths]
     heads += [column.head for column in others]
     cells = []
     for row in rows:
         scores = [row.cells[at] for at in lengths]
-        line = [names[row.label], "" if row.aside else rank_text(row)]
+        line = [names[row.label], "" if row.aside else rank_text(row), reach_text(row)]
         line.append(_short(unseen_text(row, intervals)))
         line += [
             stat_text(c.main, intervals, row.in_bits) if c.main else _short(c.status)
@@ -190,9 +192,7 @@ def _columns(
 
 def _short(words: str) -> str:
     """Return a form of a few letters, which a line below the table explains."""
-    if words.startswith(NOT_CONVERGED):
-        return "‡"
-    return "cannot" if words == "cannot represent" else words
+    return {"cannot represent": "cannot", NOT_LEARNED: "-"}.get(words, words)
 
 
 def print_choices(choices: Sequence[Choice], aside: bool) -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from math import inf
 from statistics import fmean
 
 from tabulate import tabulate
@@ -14,11 +13,11 @@ from leaderboard.render.front import CHOSEN, Entry, TaskFront
 from leaderboard.render.text import fewer, receives_text
 from leaderboard.render.which import ENOUGH, by_family
 from leaderboard.stats.costs import Measured, by_encoding
-from leaderboard.stats.overview import with_column
+from leaderboard.stats.overview import overview, with_column
+from leaderboard.stats.rows import NOT_LEARNED
 from leaderboard.stats.tables import Table
 from pezoo.spec import bare
 
-NEARLY_ALL = 0.9  # of the encodings
 # The part of attention that a hook changes, first match first.
 PARTS = {
     "weights": "softmax",
@@ -32,10 +31,10 @@ PARTS = {
 FUSED = {"weights": "no", "scores": "no", "bias_form": "score_mod", "bias": "dense bias"}
 
 LEGEND = {  # what the columns hold
-    "rows": "by the means at twice the training length of the first protocol's kinds that nearly "
-    "all have run, then at the far length; what receives a hint, oracles and controls last",
+    "rows": "in the order of the first protocol's table; what receives a hint, oracles and "
+    "controls last",
     "kinds of tasks": "means over the tasks of a kind in the first protocol that has it; raised: "
-    "seeds, where a task has fewer than five; ‡ a task whose training length is not learned",
+    "seeds, where a task has fewer than five; (3 of 5): over the tasks that it has learned",
     "training, decoding": "time of a step, and of one more token with a cache, over rope's, as "
     "`pezoo perf` measures it in quick",
     "own parameters": "those of the encoding in quick, else in the first protocol with runs",
@@ -57,13 +56,6 @@ class Choice:
     @property
     def entries(self) -> list[Entry]:
         return [one for own in self.results.values() for one in own]
-
-    def merit(self, *parts: Sequence[str]) -> tuple[float, ...]:
-        """Sort key, best first: those without hints, then the sums over each part's kinds."""
-        told = any(entry.row.receives for entry in self.entries)
-        own = [[self.results.get(family, ()) for family in part] for part in parts]
-        sums = (sum(_order(one, at) for one in part) for part in own for at in (0, 1))
-        return told, not self.entries, *sums
 
     def cells(self, families: Sequence[str], costs: Mapping[str, Measured]) -> dict[str, str]:
         """Return the cells by head; sizes are those of the first protocol that has them."""
@@ -100,12 +92,15 @@ def choices(tables: Sequence[Table], catalog: Catalog) -> list[dict[str, str]]:
     main = with_column(decoders)
     own = by_family(main, catalog)
     others = by_family([table for table in decoders if table not in main], catalog)
-    first = [family for family, tasks in own.items() if tasks[0].table.base == decoders[0].base]
     costs = by_encoding()
-    rows = list(_choices(own, others, catalog))
-    ran = [row.results for row in rows if any(family in row.results for family in first)]
-    common = [one for one in first if sum(one in own for own in ran) >= NEARLY_ALL * len(ran)]
-    rows.sort(key=lambda one: (one.merit(common, first), one.label))
+    first = overview([table for table in main if table.base == decoders[0].base])
+    places = {line.label: at for at, line in enumerate(first)}
+
+    def order(one: Choice) -> tuple[object, ...]:
+        told = any(entry.row.receives for entry in one.entries)
+        return told, not one.entries, places.get(one.label, len(places)), one.label
+
+    rows = sorted(_choices(own, others, catalog), key=order)
     return [row.cells([*own | others], costs) for row in rows]
 
 
@@ -146,26 +141,24 @@ def _choices(
 
 
 def _mean(results: Sequence[Entry], at: int) -> float | None:
-    """Return the mean over tasks at the near (0) or the far length; None if one has no score."""
-    scores = [one.means[at] for one in results]
+    """Return the mean over the tasks that it has learned, at the near (0) or the far length; None
+    if one of these has no score."""
+    scores = [one.means[at] for one in results if not one.row.unlearned]
     return None if not scores or None in scores else fmean(scores)
 
 
-def _order(results: Sequence[Entry], at: int) -> float:
-    """Return a sort key, best first."""
-    mean = _mean(results, at)
-    if any(one.row.in_bits for one in results):
-        return inf if mean is None else mean
-    return -(mean or 0.0)
-
-
 def _shown(results: Sequence[Entry]) -> str:
-    """Return the means at the near and the far length: `55 / 0 ³‡` in percent, of a text bits."""
+    """Return the means at the near and the far length: `55 / 0 ³` in percent, of a text bits.
+
+    `55 / 0 ³ (3 of 5)` where they are over the 3 tasks that it has learned, of 5.
+    """
     text = any(one.row.in_bits for one in results)
     means = [_mean(results, at) for at in (0, 1)]
+    learned = [one for one in results if not one.row.unlearned]
     if None in means:
-        return "-"
+        return NOT_LEARNED if results and not learned else "-"
     near, far = (f"{mean:.2f}" if text else f"{100 * mean:.0f}" for mean in means)
     fewest = min((one.row for one in results), key=lambda row: len(row.seeds))
-    marks = fewer(fewest, ENOUGH) + "‡" * any(one.row.unlearned for one in results)
-    return f"{near} / {'-' if all(one.ends_near for one in results) else far} {marks}".rstrip()
+    far = "-" if all(one.ends_near for one in results) else far
+    some = f"({len(learned)} of {len(results)})" * (len(learned) < len(results))
+    return " ".join(part for part in (near, "/", far, fewer(fewest, ENOUGH), some) if part)

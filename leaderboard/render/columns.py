@@ -21,8 +21,9 @@ from leaderboard.render.text import (
     times,
     unseen_text,
 )
-from leaderboard.stats.rows import BITS, EXACT, TOKENS, Point, Row
+from leaderboard.stats.rows import BITS, EXACT, NOT_LEARNED, TOKENS, Point, Row
 
+TEXTS = "terminal", "wide", "markdown"
 BESIDE = {TOKENS: "unseen tokens", EXACT: "unseen exact"}
 
 
@@ -30,9 +31,9 @@ BESIDE = {TOKENS: "unseen tokens", EXACT: "unseen exact"}
 class Column:
     """One column. `name` is its name in files; by default its value is the row's field `name`.
 
-    A column with a `head` stands in tables too, unless `terminal`, `markdown` or `page` is False.
-    `text` is its cell there; by default the number. `at_length` gives the value at one length: such
-    a column is in the CSV file alone.
+    A column with a `head` stands in the tables of `places`: "terminal", "wide" (that of --wide),
+    "markdown" and "page". `text` is its cell there; by default the number. `at_length` gives the
+    value at one length: such a column is in the CSV file alone.
     """
 
     name: str
@@ -40,9 +41,7 @@ class Column:
     head: str = ""
     text: Callable[[Row], str] | None = None
     at_length: Callable[[Row, Point], Any] | None = None
-    terminal: bool = True
-    markdown: bool = True
-    page: bool = True
+    places: tuple[str, ...] = (*TEXTS, "page")
 
     def of(self, row: Row, cell: Point | None = None) -> Any:
         """Return the value for files."""
@@ -56,8 +55,8 @@ class Column:
 
 
 def in_tables(place: str) -> list[Column]:
-    """Return the columns that follow the scores in tables of "terminal", "markdown" or "page"."""
-    return [column for column in COLUMNS if column.head and getattr(column, place)]
+    """Return the columns of a place that follow the scores."""
+    return [column for column in COLUMNS if column.head and place in column.places]
 
 
 def _mean(metric: str) -> Callable[[Row, Point], float | None]:
@@ -107,17 +106,19 @@ COLUMNS: tuple[Column, ...] = (
     Column("unseen_low", lambda row: row.unseen and row.unseen.low),
     Column("unseen_high", lambda row: row.unseen and row.unseen.high),
     Column("unseen_note"),
-    Column("reach", head="reach", text=reach_text),
+    Column("learned"),
+    Column("reach", head="reach", text=reach_text, places=("page",)),
     Column("reach_open"),
-    Column("seeds", lambda row: len(row.seeds), "seeds", seeds_text, page=False),
+    Column("steps_until_learned", head="steps until learned", places=("wide", "markdown", "page")),
+    Column("seeds", lambda row: len(row.seeds), "seeds", seeds_text, places=TEXTS),
     Column("failed", lambda row: len(row.failures)),
-    Column("parameters", head="parameters", terminal=False),
-    Column("encoding_parameters", head="its own", terminal=False, markdown=False),
+    Column("parameters", head="parameters", places=("markdown", "page")),
+    Column("encoding_parameters", head="its own", places=("page",)),
     Column("steps_per_second"),
     Column("cpu_seconds", head="CPU s"),
     Column("cpu_seconds_least", lambda row: row.cpu_range and row.cpu_range[0]),
     Column("cpu_seconds_most", lambda row: row.cpu_range and row.cpu_range[1]),
-    Column("peak_memory_mb", head="peak MB", terminal=False, markdown=False),
+    Column("peak_memory_mb", head="peak MB", places=("page",)),
     Column("rank_first", lambda row: row.ranks and row.ranks[0]),
     Column("rank_last", lambda row: row.ranks and row.ranks[1]),
     Column("mode"),
@@ -151,9 +152,14 @@ def rows_as_markdown(rows: Sequence[Row], names: Mapping[str, str] | None = None
 def _at(row: Row, cell: Point) -> str:
     """Return the score at a length; of a text also the bits that longer context saves."""
     if cell.main is None:
-        return cell.status
+        return _dash(cell.status)
     saved = "" if cell.seen or cell.gain is None else f" ({round(cell.gain, 3) + 0.0:+.3f})"
     return stat_text(cell.main, bits=row.in_bits) + saved
+
+
+def _dash(words: str) -> str:
+    """Return the words in place of a number; "-" where the column "reach" has them."""
+    return "-" if words == NOT_LEARNED else words
 
 
 def _markdown(row: Row, name: str) -> dict[str, str]:
@@ -167,9 +173,10 @@ def _markdown(row: Row, name: str) -> dict[str, str]:
     return {
         "rank": rank_text(row),
         "encoding": markdown_text(name),
+        "reach": reach_text(row),
+        f"unseen {'bits' if row.in_bits else 'mean'}": _dash(unseen_text(row)),
         **({} if row.in_bits else {head_of_training: percent(row.trained)}),
         **{head(cell): _at(row, cell) for cell in row.cells},
-        f"unseen {'bits' if row.in_bits else 'mean'}": unseen_text(row),
         BESIDE[row.other]: percent(row.unseen_beside),
         **{column.head: column.shown(row) for column in in_tables("markdown")},
     }

@@ -22,7 +22,7 @@ from leaderboard.render.styles import SETTINGS, after_the_curve, needs_log, styl
 from leaderboard.stats.costs import by_encoding, training_costs
 from leaderboard.stats.overview import baseline
 from leaderboard.stats.ranks import comparisons
-from leaderboard.stats.rows import PASS, Row, aliases, legend
+from leaderboard.stats.rows import NOT_LEARNED, PASS, Row, aliases, legend
 from leaderboard.stats.tables import EARLIER, PROTOCOL, Table, tables
 from pezoo.spec import bare
 
@@ -148,12 +148,12 @@ def runs_data(records: Iterable[Record]) -> list[list[Any]]:
 
 
 def _outcome(record: Record) -> str:
-    """Return how a run ended: one that misses PASS at its training length failed to learn."""
+    """Return how a run ended: one that misses PASS at its training length has not learned."""
     seen = [score for score in record.scores.last if score.seen and score.exact is not None]
     if not seen or record.config.track == "text":
         return record.status
     last = seen[-1].token if record.config.track == "encoder" else seen[-1].exact
-    return "failed to learn" if (last or 0.0) < PASS - 1e-9 else record.status
+    return NOT_LEARNED if (last or 0.0) < PASS - 1e-9 else record.status
 
 
 def unseen_of(record: Record) -> tuple[float | None, str]:
@@ -215,7 +215,7 @@ def _views(found: Sequence[Table], catalog: Catalog) -> Iterator[tuple[View, Tab
 def _overviews(views: Sequence[tuple[View, Table]], catalog: Catalog) -> Iterator[dict[str, Any]]:
     """Yield the overview of every protocol, way of choosing settings, and device."""
     groups: dict[tuple[str, str], list[tuple[View, Table]]] = defaultdict(list)
-    same = "heads", "counts", "disclosure", "untested", "baseline"
+    same = "heads", "disclosure", "untested", "baseline"
     for view, table in views:
         groups[view["base"], view["tuning"]].append((view, table))
     for (base, tuning), group in groups.items():
@@ -224,7 +224,7 @@ def _overviews(views: Sequence[tuple[View, Table]], catalog: Catalog) -> Iterato
             some = [table for view, table in group if _is_of(view, device)]
             own, names = (
                 overview_of(some, {}, catalog),
-                ("counted", "rank", "ranks", "reciprocal_rank"),
+                ("learned", "rank", "ranks", "reciprocal_rank"),
             )
             yield {
                 "base": base,
@@ -315,7 +315,7 @@ def _row(row: Row, seeds: int, by_run: Mapping[str, Record], catalog: Catalog) -
             "aside": row.aside,
             "old": current is not None and str(current) != row.version,
             "few": len(row.seeds) < seeds and not row.apart,
-            "unlearned": row.unlearned is not None,
+            "unlearned": row.unlearned,
             "failures": [(seed, reason[:200]) for seed, reason in row.failures],
             "after": after_the_curve(row.cells),
             "run_seeds": [by_run[run].seed for run in row.runs],

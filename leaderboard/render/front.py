@@ -8,11 +8,11 @@ from math import inf
 
 from leaderboard.catalog import CONTROL, ORACLE, Catalog
 from leaderboard.render.findings import chosen
-from leaderboard.render.readme import FAR, NEAR, SOLVED, reached
+from leaderboard.render.readme import FAR, NEAR
 from leaderboard.render.styles import SETTINGS, usual
 from leaderboard.render.text import span_text, times
 from leaderboard.stats.costs import training_costs
-from leaderboard.stats.rows import PASS, Row, merit
+from leaderboard.stats.rows import PASS, SEEDS, Row, enough, merit
 from leaderboard.stats.tables import Table
 
 GENERAL, CHOSEN, TOLD = "general", "options chosen on this task †", "given a hint"
@@ -21,7 +21,7 @@ ROWS = 6  # of the table of a task
 
 @dataclass(frozen=True)
 class Entry:
-    """One encoding on one task: (seeds that reach PASS, runs) at a near and a far length."""
+    """One encoding on one task: (seeds that pass, all seeds) at a near and a far length."""
 
     row: Row
     group: str
@@ -29,6 +29,7 @@ class Entry:
     far: tuple[int, int]
     cost: float | None  # of training, relative to the reference's
     means: tuple[float | None, float | None]  # at both: a share of right answers, or bits of text
+    multiple: float  # the far length over the training length
     ends_near: bool  # no length beyond the near one is tested
 
     @property
@@ -42,15 +43,21 @@ class Entry:
 
     @property
     def solves(self) -> bool:
-        return self.far[1] > 0 and self.far[0] >= SOLVED * self.far[1]
+        """True if enough of three or more seeds pass, at the far length and at all before it."""
+        if self.far[1] < SEEDS:
+            return False
+        if self.row.in_bits:
+            return enough(*self.far)
+        return (self.row.reach or 0) >= self.multiple - 1e-9
 
     @property
     def merit(self) -> tuple[float, ...]:
-        """Sort key, best last: far, near, mean, and the cheaper of two."""
+        """Sort key, best last: SEEDS, reach, seeds that pass, mean, and the cheaper of two."""
         mean = merit(self.row)
         if self.row.in_bits:
             return (-inf if self.bits is None else -self.bits,)
-        return self.far[0], self.near[0], round(mean, 2), -(self.cost or 0.0), mean
+        reach = len(self.row.seeds) >= SEEDS, self.row.reach or 0.0
+        return *reach, self.far[0], self.near[0], round(mean, 2), -(self.cost or 0.0), mean
 
 
 class TaskFront:
@@ -72,9 +79,10 @@ class TaskFront:
             return Entry(
                 row,
                 _group(row, row.label in marks),
-                *(_reached(row, n) for n in (self.near, self.far)),
+                *(row.reached(n) for n in (self.near, self.far)),
                 costs.get(row.label),
                 (row.mean_at(self.near), row.mean_at(self.far)),
+                self.far / train,
                 self.near == self.far,
             )
 
@@ -199,8 +207,3 @@ def _group(row: Row, marked: bool) -> str:
     if row.receives:
         return row.receives if row.receives in (ORACLE, CONTROL) else TOLD
     return CHOSEN if marked else GENERAL
-
-
-def _reached(row: Row, length: int) -> tuple[int, int]:
-    """Count the seeds that reach PASS at a length, and all runs, with those that failed."""
-    return reached(row, length)[0], len(row.seeds) + len(row.failures)

@@ -9,13 +9,12 @@ from leaderboard.catalog import Catalog
 from leaderboard.escape import markdown_text
 from leaderboard.render.findings import disclosure, marked, untested
 from leaderboard.render.text import (
-    fewer,
+    headline,
     percent,
     rank_text,
     score,
     seeds_of,
     span_text,
-    unseen_text,
 )
 from leaderboard.stats.overview import (
     bare_lines,
@@ -34,15 +33,14 @@ from leaderboard.stats.tables import Table
 class Overview:
     """Encodings by tasks. `lines` have default options, `all_lines` variants too.
 
-    `counts` is the number of tasks in the mean; `seeds` are numbers of runs by task; `baselines`
-    are scores without the prompt by task, and None for decoders.
+    `seeds` are numbers of runs by task; `baselines` are scores without the prompt by task, and None
+    for decoders.
     """
 
     tables: Sequence[Table]
     all_lines: Sequence[Line]
     lines: Sequence[Line]
     heads: Sequence[str]
-    counts: int
     seeds: Sequence[Sequence[int]]
     names: Mapping[str, str]
     disclosure: str
@@ -54,6 +52,13 @@ class Overview:
     def compared(self) -> bool:
         """True if two encodings share two seeds of a task, so that their difference is tested."""
         return any(row.ranks for table in self.tables for row in table.rows)
+
+    @property
+    def best(self) -> float:
+        """The fewest bits of its rows, else their longest reach: the darkest cell."""
+        rows = [row for line in self.lines for row in line.own]
+        bits = [row.unseen.mean for row in rows if row.unseen and row.in_bits]
+        return min(bits) if bits else max((row.reach or 0 for row in rows), default=0) or 1.0
 
     @property
     def of_ranks(self) -> str:
@@ -72,7 +77,7 @@ class Overview:
         seeds = seeds_of(lines)
         cells = [["", "seeds", *["", ""] * several, *(span_text(own, "-") for own in seeds)]]
         for line in lines:
-            mean = f"{line.counted} of {self.counts} tasks"
+            mean = f"learned {line.learned} of {len(line.rows)}"
             mean = score(line.unseen.mean, line.in_bits) if line.unseen else mean
             shown = map(_cell, line.rows, map(max, seeds))
             name = markdown_text(self.names[line.label])
@@ -87,7 +92,7 @@ class Overview:
 
 
 def _cell(row: Row | None, most: int) -> str:
-    return "not run" if row is None else unseen_text(row, False) + fewer(row, most)
+    return "not run" if row is None else headline(row, most)
 
 
 def overview_of(tables: Sequence[Table], names: Mapping[str, str], catalog: Catalog) -> Overview:
@@ -101,7 +106,6 @@ def overview_of(tables: Sequence[Table], names: Mapping[str, str], catalog: Cata
         all_lines=lines,
         lines=bare,
         heads=heads(tables),
-        counts=sum(counts),
         seeds=seeds_of(bare) if bare else [],
         names=marked(names, tables, catalog),
         disclosure=disclosure(tables, catalog),

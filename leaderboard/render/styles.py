@@ -10,7 +10,7 @@ from functools import lru_cache
 from hashlib import sha256
 from importlib.resources import files
 
-from leaderboard.stats.rows import Point, Points, Row
+from leaderboard.stats.rows import NOT_LEARNED, Point, Points, Row
 from pezoo.spec import bare
 
 # Dark enough on a white page, light enough on a black one, and no grey, which is the axes'.
@@ -121,6 +121,7 @@ def after_the_curve(cells: Iterable[Point]) -> str:
     """Return the status where a curve ends early, as " (cannot represent from 15)"; else ""."""
     for cell in cells:
         if cell.status not in ("ok", "no instance"):
-            where = "" if cell.status == "failed" else f" from {cell.length}"
+            whole = cell.status in ("failed", NOT_LEARNED)
+            where = "" if whole else f" from {cell.length}"
             return f" ({cell.status}{where})"
     return ""

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from leaderboard.escape import csv_text
 from leaderboard.stats.intervals import Stat, wilson
-from leaderboard.stats.rows import Line, Row
+from leaderboard.stats.rows import NOT_LEARNED, PASS, SEEDS, SOLVED, Line, Row
 
-NOT_CONVERGED = "not converged"
 RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -33,12 +32,11 @@ def score(value: float | None, bits: bool = False) -> str:
     return f"{value:.3f}" if bits and value is not None else percent(value)
 
 
-def shade(row: Row, best: float, baseline: float) -> float:
-    """Return how dark a cell is, 0 to 1: relative to the best bits, else above the baseline."""
-    own = row.unseen.mean if row.unseen else baseline
+def shade(row: Row, best: float) -> float:
+    """Return how dark a cell is, 0 to 1: by the fewest bits or the longest reach of the tables."""
     if row.in_bits:
-        return best / own if own else 1.0
-    return max(0.0, (own - baseline) / (1 - baseline)) if baseline < 1 else 1.0
+        return best / row.unseen.mean if row.unseen and row.unseen.mean else 1.0
+    return (row.reach or 0.0) / best
 
 
 def number(value: float | None) -> str:
@@ -97,10 +95,21 @@ def wilson_text(correct: int, count: int) -> str:
 
 
 def unseen_text(row: Row, intervals: bool = True) -> str:
-    """Return the mean beyond training, with ‡ where the training length has not been learned."""
+    """Return the mean beyond training, or why there is none."""
     if row.unseen is None:
         return row.unseen_note or "-"
-    return stat_text(row.unseen, intervals, row.in_bits) + "‡" * (row.unlearned is not None)
+    return stat_text(row.unseen, intervals, row.in_bits)
+
+
+def headline(row: Row, most: int = 0) -> str:
+    """Return `2x (61.5)`: the reach and, behind it, the mean beyond training; of text its bits.
+
+    A raised number is that of the seeds, where others have more (`most`) or they are few.
+    """
+    marks = fewer(row, most)
+    if row.unseen is None or row.in_bits:
+        return unseen_text(row, False) + marks
+    return f"{reach_text(row, most)} ({percent(row.unseen.mean)})"
 
 
 def span_text(numbers: Iterable[int], between: str = " to ") -> str:
@@ -120,37 +129,40 @@ def seeds_of(lines: Sequence[Line]) -> list[list[int]]:
 
 
 def fewer(row: Row, most: int) -> str:
-    """Return the number of seeds, raised, if it is below that of the column.
+    """Return the number of seeds, raised, if it is below that of the column, or below SEEDS.
 
     >>> "12".translate(RAISED)
     '¹²'
     """
     n = len(row.seeds)
-    return str(n).translate(RAISED) if 0 < n < most else ""
+    return str(n).translate(RAISED) if 0 < n < max(most, SEEDS) else ""
 
 
-def reach_text(row: Row) -> str:
-    """Return `2.5x`; `≥5x` if every tested length passed; `0` below the training length.
+def reach_text(row: Row, most: int = 0) -> str:
+    """Return `2.5x`; `≥5x` if every tested length passed; "not learned"; `0` of a mode that fails.
 
-    `not converged (.31 at 10)` where the training length has not been learned.
+    A raised number is that of the seeds, where others have more (`most`) or they are few.
     """
-    if low := _low(row):
-        return f"{NOT_CONVERGED} ({low})"
-    if row.reach is None:
+    if row.unlearned:
+        words = NOT_LEARNED
+    elif row.reach is None:
         return "-"
-    return "0" if not row.reach else ("≥" if row.reach_open else "") + times(row.reach)
+    else:
+        words = ("≥" if row.reach_open else "") + times(row.reach) if row.reach else "0"
+    return words + fewer(row, most)
 
 
-def convergence_text(rows: Iterable[Row], names: Mapping[str, str]) -> list[str]:
-    """Return one line that explains ‡ and names its rows; none without any."""
-    low = ", ".join(f"{names[row.label]} ({_low(row)})" for row in rows if row.unlearned)
-    return [f"‡ {NOT_CONVERGED}: {low}"] if low else []
-
-
-def _low(row: Row) -> str:
-    """Return the score that misses PASS at the training length, as `.31 at 10`; "" for none."""
-    cell = row.unlearned
-    return f".{int(100 * cell.main.mean + 1e-9):02d} at {cell.length}" if cell and cell.main else ""
+def unlearned_text(rows: Iterable[Row], names: Mapping[str, str]) -> list[str]:
+    """Return one line that says how many seeds pass the training length in rows that have not
+    learned; none without any."""
+    low = []
+    for row in rows:
+        seen = [cell for cell in row.cells if cell.seen and cell.main]
+        if row.unlearned and not row.mode and seen:
+            passed, every = row.reached(seen[-1].length)
+            low.append(f"{names[row.label]} ({passed} of {every} seeds)")
+    least = f"{100 * SOLVED:.0f} % of the seeds at {PASS:g} at the training length"
+    return [f"{NOT_LEARNED} (fewer than {least}): {', '.join(low)}"] if low else []
 
 
 def seeds_text(row: Row) -> str:

@@ -110,7 +110,7 @@ def answers(tables: Sequence[Table], catalog: Catalog) -> Iterator[Answer]:
 
 
 def _best(tasks: Sequence[TaskFront], budget: str) -> tuple[tuple[TaskFront, Entry], ...]:
-    """Return the tasks of the encoding that solves most of them; () for none.
+    """Return the tasks of the encoding that solves most of them; () if none has learned one.
 
     Fewer than ENOUGH seeds lose to more. Among those that solve as many with as many seeds, the
     cheapest; where none is solved, the best mean to a hundredth, then the cheapest.
@@ -133,5 +133,6 @@ def _best(tasks: Sequence[TaskFront], budget: str) -> tuple[tuple[TaskFront, Ent
         rest = (cheap, mean) if solved else (round(mean, 2), cheap, mean)
         return seeds, solved, *rest
 
-    best = max(by_label.values(), key=merit, default=[])
+    learned = [own for own in by_label.values() if not all(one.row.unlearned for _, one in own)]
+    best = max(learned, key=merit, default=[])
     return tuple(sorted(best, key=lambda pair: pair[1].merit, reverse=True))

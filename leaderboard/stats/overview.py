@@ -1,8 +1,8 @@
 """All tasks of a protocol in one table: a line per encoding, ranked by the mean over the tasks.
 
-A task counts in the mean if at least half of the encodings without typed options have run it; an
-encoding is ranked if it has a number on each such task. A task that less than a tenth have run has
-no column.
+A task counts in the mean if at least half of the encodings without typed options have learned it;
+an encoding is ranked if it has a number on each such task, so that ranks compare encodings that
+have learned the same tasks. A task that less than a tenth have run has no column.
 The baseline of a table is the token accuracy of a predictor that ignores the prompt.
 """
 
@@ -22,7 +22,7 @@ from leaderboard.stats.tables import Table, leading
 
 
 def overview(tables: Sequence[Table]) -> list[Line]:
-    """Return the lines, best first; those without a rank follow, by their number of tasks.
+    """Return the lines, best first; those without a rank follow, by the tasks they have learned.
 
     Other modes and separate seeds follow the line of their encoding.
     """
@@ -33,24 +33,25 @@ def overview(tables: Sequence[Table]) -> list[Line]:
 
 def counting(tables: Sequence[Table]) -> tuple[bool, ...]:
     """Return which of these tasks count in the mean."""
-    ran = _ran(tables)
-    every = set().union(*ran)
-    return tuple(2 * len(own) >= len(every) for own in ran)
+    learned, every = _learned(tables)
+    return tuple(2 * own >= every for own in learned)
 
 
 def heads(tables: Sequence[Table]) -> list[str]:
-    """Return the tasks' names, with `(2 of 9 ran)` for one that does not count."""
-    ran = _ran(tables)
-    every = len(set().union(*ran))
+    """Return the tasks' names, with `(2 of 9 learned)` for one that does not count."""
+    learned, every = _learned(tables)
     return [
-        table.first.task + ("" if counts else f" ({len(own)} of {every} ran)")
-        for table, own, counts in zip(tables, ran, counting(tables), strict=True)
+        table.first.task + ("" if counts else f" ({own} of {every} learned)")
+        for table, own, counts in zip(tables, learned, counting(tables), strict=True)
     ]
 
 
-def _ran(tables: Sequence[Table]) -> list[set[str]]:
-    """Return, by task, the encodings without typed options that have a finished run."""
-    return [{row.label for row in table.rows if row.seeds and row.competes} for table in tables]
+def _learned(tables: Sequence[Table]) -> tuple[list[int], int]:
+    """Return, by task, how many encodings without typed options have learned it, and of how many
+    that have a finished run of any task."""
+    rows = [[row for row in table.rows if row.seeds and row.competes] for table in tables]
+    every = {row.label for own in rows for row in own}
+    return [sum(row.learned for row in own) for own in rows], len(every)
 
 
 def protocols(tables: Sequence[Table]) -> list[str]:

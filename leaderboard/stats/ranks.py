@@ -26,7 +26,8 @@ def ranked(rows: Sequence[Placed]) -> list[Placed]:
     a paired t test with Holm's correction distinguishes from this one; None if no pair was tested.
     A row with custom options does not change the ranks of others and gets the rank that it would
     have. Other modes and separate seeds have no rank and follow their encoding's row. Encodings
-    that receive more than the sequence have no rank and come last.
+    that receive more than the sequence have no rank and come last; one that has not learned the
+    task has none either.
     """
     found = _signs(comparisons(rows))
     rivals = [row for row in _scored(rows) if row.competes and not row.receives]

@@ -17,7 +17,10 @@ LONGEST = 24  # letters of a name that is shown as it is
 EXACT, TOKENS, BITS = "exact match", "token accuracy", "bits per byte"  # fewer bits are better
 MEASURES = {"decoder": (EXACT, TOKENS), "encoder": (TOKENS, EXACT), "text": (BITS, TOKENS)}
 BIT_STEP = 0.001  # the last digit of bits that pages show
-PASS = 0.9  # the mean that counts as solving a length
+PASS = 0.9  # what a seed needs to pass a length
+SOLVED = 0.8  # of the seeds pass a length that counts: 4 of 5
+SEEDS = 3  # at least, for a task to count as solved
+NOT_LEARNED = "not learned"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +28,7 @@ class Point:
     """One encoding at one length, over its seeds.
 
     `status` is "ok", or words to show instead of a number: "cannot represent", "no instance",
-    "not tested", "failed".
+    "not tested", "failed"; NOT_LEARNED beyond training where the training length is not learned.
     """
 
     length: int
@@ -48,11 +51,13 @@ class Point:
 class Row:
     """One encoding in one table.
 
-    `reach` is the largest length, as a multiple of the training length, up to which the mean
-    metric is at least PASS at every tested length; 0 where that is not even the training length
-    (`unlearned`); of text, up to which context beyond the training length saves bits, by a paired
-    test; None where no run is done. `reach_open`: every tested length passed, so the true
-    reach may be larger.
+    `reach` is the effective length: the longest tested length, as a multiple of the training
+    length, up to which SOLVED of the seeds pass every tested length from the training length on; of
+    text, up to which context beyond the training length saves bits, by a paired test. None where
+    the row has not `learned`; 0 for an evaluation mode that fails at the training length.
+    `reach_open`: every tested length passed, so the true reach may be larger.
+
+    `learned`: SOLVED of the seeds pass the longest training length, in the mode of training.
     """
 
     protocol: str
@@ -76,8 +81,10 @@ class Row:
     step: float  # what one more right answer adds to such a mean, at most; of bits BIT_STEP
     rank: int | None = None  # by `unseen`
     ranks: tuple[int, int] | None = None  # first and last place that the tests leave possible
+    learned: bool
     reach: float | None
     reach_open: bool
+    steps_until_learned: float | None  # until validation is .98, median over seeds
     trained: float | None  # exact match over all training lengths, at the last step
     steps_per_second: float | None
     cpu_seconds: float | None
@@ -97,6 +104,13 @@ class Row:
     def at(self, length: int) -> Point | None:
         """Return its results at a length."""
         return next((cell for cell in self.cells if cell.length == length), None)
+
+    def reached(self, length: int) -> tuple[int, int]:
+        """Count the seeds that pass a length, and all seeds; 0 of 0 where it was not tested."""
+        cell = self.at(length)
+        if cell is None or cell.status not in ("ok", NOT_LEARNED):
+            return 0, 0
+        return passing(cell, self.track), self.every_seed
 
     def mean_at(self, length: int) -> float | None:
         """Return the mean of its main measure at a length."""
@@ -119,16 +133,14 @@ class Row:
         return self.label.removesuffix(f" ({self.aside})")
 
     @property
-    def unlearned(self) -> Point | None:
-        """The longest training length, if its mean is below PASS: not trained to convergence.
+    def every_seed(self) -> int:
+        """Number of seeds, with those whose runs all failed."""
+        return len({*self.seeds, *(seed for seed, _ in self.failures)})
 
-        None for text, and for an evaluation mode, whose weights are trained in another one.
-        """
-        if self.track == "text":
-            return None
-        seen = [cell for cell in self.cells if cell.seen and cell.main and not self.mode]
-        last = seen[-1] if seen else None
-        return last if last and last.main and last.main.mean < PASS - 1e-9 else None
+    @property
+    def unlearned(self) -> bool:
+        """True where runs are done, but too few seeds pass the training length."""
+        return bool(self.seeds) and not self.learned
 
     @property
     def tiebreak(self) -> float:
@@ -220,14 +232,14 @@ class Line:
         return fmean(1 / rank for rank in ranks)
 
     @property
-    def tiebreak(self) -> float:
-        """Sort key of lines with equal means, and of lines without a mean."""
-        return (self.reach or 0) if self.unseen else self.counted
+    def learned(self) -> int:
+        """Number of tasks that it has learned."""
+        return sum(row.learned for row in self.own)
 
     @property
-    def reach(self) -> float | None:
-        """The largest over the tasks."""
-        return max((row.reach for row in self.own if row.reach is not None), default=None)
+    def tiebreak(self) -> float:
+        """Sort key of lines with equal means, and of lines without a mean."""
+        return self.learned
 
 
 @dataclass(frozen=True)
@@ -239,6 +251,18 @@ class Points:
     metric: str
     train_length: int | None  # None: no place on the axis
     mode: str = ""
+
+
+def passing(cell: Point, track: str) -> int:
+    """Count the seeds that pass a length; of text, those that longer context saves bits."""
+    if track == "text":
+        return cell.saved
+    return sum(value >= PASS - 1e-9 for _, value in cell.seeds)
+
+
+def enough(passed: int, seeds: int) -> bool:
+    """Return whether SOLVED of the seeds pass."""
+    return seeds > 0 and passed >= SOLVED * seeds - 1e-9
 
 
 def in_bits(track: str) -> bool:

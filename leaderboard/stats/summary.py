@@ -8,12 +8,15 @@ Three rules keep words from turning into numbers:
 - a length that any seed cannot represent is the words "cannot represent", never 0;
 - the mean over unseen lengths is None, with the reason, unless every unseen length has a number;
 - a failed run counts as failed and enters no mean; not if its seed has a finished one.
+Where the training length is not learned, scores beyond it say nothing about extrapolation: in
+place of these numbers there are the words "not learned".
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, takewhile
+from math import inf
 from statistics import fmean, median
 from typing import Any
 
@@ -27,16 +30,20 @@ from leaderboard.stats.rows import (
     BITS,
     EXACT,
     MEASURES,
+    NOT_LEARNED,
     PASS,
     TOKENS,
     Point,
     Row,
+    enough,
     in_bits,
+    passing,
     top,
 )
 from pezoo.spec import bare
 
 ENOUGH = 5  # encodings that make a seed count, however many the table has
+LEARNED = 0.98  # of the validation over the training lengths: a seed has learned
 
 
 def table_key(record: Record) -> tuple[str, str, str]:
@@ -132,12 +139,15 @@ def _row(
     decoded = any(score.method == "decoded" for own in results.values() for score in own.values())
     if decoded:
         notes.append("scored by decoding token by token")
+    seeds = {run.seed for run in runs}
+    learned = bool(done) and _learned([*done.values()], len(seeds))
     cells = tuple(_cell(length, seen, results, track) for length, seen in lengths)
+    cells = cells if learned else tuple(map(_unlearned, cells))
     by_seed, note = _unseen(cells, len(done))
     if by_seed and first.config.train.draw == "instances":
         notes += _of_all(cells, first.config.eval.samples)
-    step, seeds = _step(cells, track), {run.seed for run in runs}
-    reach, reach_open = _reach(cells, first.train_length, track) if done else (None, False)
+    step = _step(cells, track)
+    found = _reach(cells, first.train_length, track, len(seeds)) if learned else (None, False)
     return Row(
         protocol=protocol,
         task=task,
@@ -156,8 +166,10 @@ def _row(
         unseen_beside=_mean(cell.beside for cell in cells if not cell.seen) if by_seed else None,
         by_seed=tuple(by_seed.items()),
         step=step,
-        reach=reach,
-        reach_open=reach_open,
+        learned=learned,
+        reach=found[0],
+        reach_open=found[1],
+        steps_until_learned=_steps(done.values()) if learned and not mode else None,
         trained=None if mode else _trained(done.values()),
         seeds=tuple(done),
         failures=tuple(
@@ -225,6 +237,43 @@ def _trained(runs: Iterable[Record]) -> float | None:
     return _mean(curve[-1].exact for curve in curves) if all(curves) else None
 
 
+def _learned(done: Sequence[Record], seeds: int) -> bool:
+    """Return whether enough of the seeds pass the longest training length that is tested.
+
+    Where none is, the validation over all training lengths decides. Of text every run has learned.
+    """
+    track = done[0].config.track
+    if track == "text":
+        return True
+    seen = [
+        {s.length: s for s in run.scores.last if s.seen and s.status != "no instance"}
+        for run in done
+    ]
+    if longest := max((length for own in seen for length in own), default=None):
+        last = [own[longest] for own in seen if longest in own]
+        values = [one.token if track == "encoder" else one.exact for one in last]
+    else:
+        values = [run.learning[-1].exact for run in done if run.learning]
+    return enough(sum((value or 0.0) >= PASS - 1e-9 for value in values), seeds)
+
+
+def _unlearned(cell: Point) -> Point:
+    """Return a point of a row that has not learned: without a number beyond training."""
+    if cell.seen or cell.status != "ok":
+        return cell
+    return Point(length=cell.length, seen=cell.seen, status=NOT_LEARNED, ends=cell.ends)
+
+
+def _steps(runs: Iterable[Record]) -> float | None:
+    """Return the median over seeds of the first step with a validation of LEARNED, or None."""
+    firsts = [
+        next((one.step for one in run.learning if (one.exact or 0.0) >= LEARNED - 1e-9), inf)
+        for run in runs
+    ]
+    middle = median(firsts)
+    return None if middle == inf else middle
+
+
 def _cell(length: int, seen: bool, results: Mapping[int, Mapping[int, Score]], track: str) -> Point:
     """Return one point; `results` are {seed: {length: score}}."""
     own = {seed: by[length] for seed, by in results.items() if length in by}
@@ -276,7 +325,7 @@ def _unseen(cells: Sequence[Point], done: int) -> tuple[dict[int, float], str | 
     if not done or not cells:
         return {}, "no unseen length" if done else "failed"
     statuses = {cell.status for cell in cells}
-    for status in ("cannot represent", "not tested"):
+    for status in (NOT_LEARNED, "cannot represent", "not tested"):
         if status in statuses:
             return {}, status
     if any(len(cell.seeds) < done for cell in cells):
@@ -303,21 +352,21 @@ def _saves(gain: float | None, half: float | None) -> bool:
     return gain is not None and half is not None and gain > half
 
 
-def _passes(cell: Point, track: str) -> bool:
-    if track == "text":
-        return cell.seen or _saves(cell.gain, cell.gain_half)
-    return cell.main is not None and cell.main.mean >= PASS - 1e-9
+def _reach(cells: Sequence[Point], train_length: int, track: str, seeds: int) -> tuple[float, bool]:
+    """Return the reach of a row that has learned, and whether every tested length passed."""
 
+    def passes(cell: Point) -> bool:
+        if track == "text":
+            return cell.seen or _saves(cell.gain, cell.gain_half)
+        return enough(passing(cell, track), seeds)
 
-def _reach(cells: Sequence[Point], train_length: int, track: str) -> tuple[float | None, bool]:
-    """Return the reach, and whether every tested length passed."""
     tested = [cell for cell in cells if cell.status != "no instance"]
-    if not tested:
-        return None, False
-    solved = list(takewhile(lambda cell: _passes(cell, track), tested))
-    length = solved[-1].length if solved else 0
-    reach = length / train_length if length >= train_length else 0.0
-    return reach, reach > 0 and len(solved) == len(tested)
+    seen = [at for at, cell in enumerate(tested) if cell.seen]
+    beyond = tested[seen[-1] if seen else 0 :]
+    passed = list(takewhile(passes, beyond))
+    if not passed:
+        return 0.0 if seen else 1.0, False  # without a tested training length, validation has it
+    return max(passed[-1].length / train_length, 1.0), len(passed) == len(beyond)
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

@@ -38,16 +38,19 @@ def test_results_are_means_over_tasks_and_seeds_at_twice_and_ten_times(record, c
 
 def test_a_kind_that_one_encoding_has_not_run_does_not_count(record, catalog):
     far = {"rope": {10: 100, 20: 30}, "alibi": {10: 100, 20: 40}}
+    far |= {"nope": {10: 100, 20: 0}}
     records = [record(name, 0, own) for name, own in far.items()]
     records.append(record("rope", 0, {10: 100, 20: 90}, task="reverse"))
     names = [row["encoding"] for row in choices(tables(records), catalog)]
-    assert names[:2] == ["alibi", "rope"]
+    assert names[:3] == ["alibi", "rope", "nope"]
 
 
 def test_what_has_not_learned_a_training_length_is_marked(record, catalog):
     records = [record("rope", seed, {10: 30, 20: 0}) for seed in range(5)]
+    records += [record("alibi", seed, {10: 30, 20: 0}) for seed in range(5)]
+    records += [record("alibi", s, {10: 95, 20: 50}, task="dyn_str_cpy") for s in range(5)]
     rows = {row["encoding"]: row for row in choices(tables(records), catalog)}
-    assert rows["rope"]["copying"].split() == ["0", "/", "-", "‡"]
+    assert (rows["rope"]["copying"], rows["alibi"]["copying"]) == ("not learned", "50 / - (1 of 2)")
 
 
 def test_an_encoding_that_ran_with_options_alone_stands_with_these(record, catalog):

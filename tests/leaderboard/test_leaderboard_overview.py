@@ -42,12 +42,12 @@ def test_one_record_on_a_new_task_takes_no_place_away(record):
     assert lines[0].unseen.mean == pytest.approx(0.9)
     text = re.sub(" +", " ", markdown(found))
     assert (
-        "| rank | encoding | mean | 1/rank | copy | reverse | scan&#95;cot (1 of 3 ran) |"
+        "| rank | encoding | mean | 1/rank | copy | reverse | scan&#95;cot (1 of 3 learned) |"
         in text.replace("scan_cot", "scan&#95;cot")
     )
-    assert "| 3 | c | 70.0 | 0.33 | 70.0 | 70.0 | 100.0 |" in text
+    assert "| 3 | c | 70.0 | 0.33 | 1x¹ (70.0) | 1x¹ (70.0) | ≥2x¹ (100.0) |" in text
     data = site_data(found, Catalog())["overviews"][0]
-    assert (data["heads"][2], data["counts"]) == ("scan_cot (1 of 3 ran)", 2)
+    assert data["heads"][2] == "scan_cot (1 of 3 learned)"
 
 
 def test_a_task_that_less_than_a_tenth_have_run_has_a_section_and_no_column(record):
@@ -69,11 +69,11 @@ def test_a_task_that_less_than_a_tenth_have_run_has_a_section_and_no_column(reco
 def test_without_a_number_on_a_task_that_counts_there_is_no_place(record):
     records = results(record) + results(record, "z", ["copy"]) + results(record, "y", ["scan_cot"])
     lines = overview(tables(records))
-    assert [(line.label, line.rank, line.counted) for line in lines] == [
-        ("a", 1, 2), ("b", 2, 2), ("c", 3, 2), ("z", None, 1), ("y", None, 0),
+    assert [(line.label, line.rank, line.learned) for line in lines] == [
+        ("a", 1, 2), ("b", 2, 2), ("c", 3, 2), ("y", None, 1), ("z", None, 1),
     ]  # fmt: skip
     assert lines[3].unseen is None
-    assert "1 of 2 tasks" in markdown(tables(records))
+    assert "learned 1 of 3" in markdown(tables(records))
 
 
 def test_the_mean_reciprocal_rank_is_that_of_a_plain_loop(record):
@@ -148,10 +148,10 @@ def test_every_table_says_how_many_seeds_a_cell_has(record, tmp_path):
     found = tables(records)
     text = re.sub(" +", " ", markdown(found))
     assert "| | seeds | | | 1-3 | 1-3 |" in text
-    assert "| 1 [1-3] | c | 90.0 | 1.00 | 90.0¹ | 90.0¹ |" in text
+    assert "| 1 [1-3] | c | 90.0 | 1.00 | ≥2x¹ (90.0) | ≥2x¹ (90.0) |" in text
     site.build(found, records, tmp_path)
     lines = {line["encoding"]: line for line in Page(tmp_path / "index.html").table("copy")}
-    assert (lines["seeds"]["copy"], lines["c"]["copy"]) == ("1-3", "90.0¹")
+    assert (lines["seeds"]["copy"], lines["c"]["copy"]) == ("1-3", "≥2x¹90.0")
 
 
 def test_encoders_have_a_baseline_without_a_place(record, tmp_path):

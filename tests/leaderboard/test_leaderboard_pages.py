@@ -81,9 +81,9 @@ def test_the_encoder_track_is_a_section_of_the_front_page(record, tmp_path):
     site.build(found, records, tmp_path)
     page = Page(tmp_path / "index.html")
     assert page.text.count("The encoder track: mine") == 1
-    head = "copy (1 of 3 ran)"
+    head = "copy (1 of 3 learned)"
     lines = {line["encoding"]: line for line in page.table(head)}
-    assert (lines["rope"][head], lines["rope"]["reverse"]) == ("75.0", "not run")
+    assert (lines["rope"][head], lines["rope"]["reverse"]) == ("1x¹75.0", "not run")
     assert (lines["baseline"][head], lines["baseline"]["reverse"]) == ("10.0", "10.0")
     assert "task/copy.html#protocol=mine" in page.all("href")
     assert "## Encoder track: mine" in markdown(found)
@@ -99,13 +99,13 @@ def markdown_rows(text):
 def test_headers_and_cells(rows):
     heads, rope, learned = markdown_rows(rows_as_markdown(rows))
     assert heads == [
-        "rank", "encoding", "training mean", "10 (trained)", "15 (1.5x)", "20 (2x)", "unseen mean",
-        "unseen tokens", "reach", "seeds", "parameters", "CPU s",
+        "rank", "encoding", "reach", "unseen mean", "training mean", "10 (trained)", "15 (1.5x)",
+        "20 (2x)", "unseen tokens", "steps until learned", "seeds", "parameters", "CPU s",
     ]  # fmt: skip
-    assert rope[:4] == ["1", "rope", "90.0", "100.0 [91.0, 100.0]"]
-    assert rope[6:] == ["70.0 [65.5, 74.5]", "85.0", "1.5x", "2", "100,000", "35"]
-    assert learned[:2] == ["-", "learned"]
-    assert learned[4:10] == ["cannot represent", "no instance", "cannot represent", "-", "1x", "1"]
+    assert rope[:5] == ["1", "rope", "1.5x²", "70.0 [65.5, 74.5]", "90.0"]
+    assert rope[8:] == ["85.0", "-", "2", "100,000", "35"]
+    assert learned[:4] == ["-", "learned", "1x¹", "cannot represent"]
+    assert learned[6:9] == ["cannot represent", "no instance", "-"]
 
 
 def test_a_column_that_is_added_in_one_place_is_in_every_output(raw, monkeypatch, capsys, tmp_path):
@@ -135,20 +135,33 @@ def test_what_has_not_learned_the_training_length_is_marked_wherever_scores_are(
 ):
     low = {10: 89, 15: 20, 20: 0}
     records = [record("rope"), record("nope", right=low), record("nope", right=low, task="reverse")]
-    words, found = "not converged (.89 at 10)", tables(records)
+    words, found = "not learned¹", tables(records)
     print_records(records, "table")
-    assert capsys.readouterr().out.count("‡ not converged: nope (.89 at 10)\n") == 2
+    out = capsys.readouterr().out
+    assert out.count("of the seeds at 0.9 at the training length): nope (0 of 1 seeds)\n") == 2
+    assert next(line.split()[1:] for line in out.splitlines() if line.startswith("nope")) == [
+        "-", "not", "learned¹", "-", "89.0", "[81.4,", "93.7]", "-", "-", "1", "35",
+    ]  # fmt: skip
     heads, rope, nope = markdown_rows(rows_as_markdown(found[0].rows))
-    assert [row[heads.index("reach")] for row in (rope, nope)] == ["1.5x", words]
+    assert [row[heads.index("reach")] for row in (rope, nope)] == ["1.5x¹", words]
+    assert {nope[heads.index(head)] for head in ("15 (1.5x)", "20 (2x)", "unseen mean")} == {"-"}
     site.build(found, records, tmp_path)
     task = {row["encoding"]: row for row in Page(tmp_path / "task/copy.html").table("reach")}
-    assert (task["rope"]["reach"], task["nope"]["reach"]) == ("1.5x", words)
+    assert (task["rope"]["reach"], task["nope"]["reach"]) == ("1.5x¹", words)
     page = {row["encoding"]: row for row in Page(tmp_path / "index.html").table("mean, %")}
-    assert (page["rope"]["copy"], page["nope"]["copy"]) == ("70.0", "10.0‡")
+    assert (page["rope"]["copy"], page["nope"]["copy"]) == ("1.5x¹70.0", "not learned")
+    assert page["nope"]["mean, %"] == "learned 0 of 2"
     (data,) = site_data(found, Catalog())["tables"][1]["rows"]
     assert (data["unlearned"], data["shown"]["reach"]) == (True, words)
-    text = markdown(found)
-    assert ("10.0‡" in text, "70.0‡" in text) == (True, False)
+    (line,) = (
+        line
+        for line in csv.DictReader(io.StringIO(rows_as_csv(found[1].rows)))
+        if line["length"] == "15"
+    )
+    assert [line[key] for key in ("learned", "status", "exact_mean", "unseen_mean", "reach")] == [
+        "False", "not learned", "", "", "",
+    ]  # fmt: skip
+    assert "Not learned by any encoding: reverse." in markdown(found)
 
 
 def test_rows_of_several_tables_are_refused(record):
@@ -482,13 +495,13 @@ def test_findings_name_what_is_solved_and_what_is_not(record):
             *(record("rope", task=task, right=far) for task in ("copy", "reverse")),
             *(record("rope", seed, far, task="addition") for seed in (0, 1)),
             record("learned", task="addition", right={10: 99, 20: "cannot represent"}),
-            *(record("alibi", seed, {10: 99, 20: 91}, task="addition") for seed in (0, 1)),
+            *(record("alibi", seed, {10: 99, 20: 91}, task="addition") for seed in (0, 1, 2)),
         ]
     )
     lines = findings(found)
     solved, unsolved, unable = lines[-3:]
-    assert solved.endswith("addition (alibi; 2 seeds).")
-    assert unsolved.endswith("copy (rope, 50.0 %), reverse (rope, 50.0 %).")
+    assert solved.endswith("addition (alibi; 3 seeds).")
+    assert unsolved.endswith("copy (rope, 1x¹), reverse (rope, 1x¹).")
     assert unable.endswith(" learned.")
     assert {f"- {line}" for line in lines} <= {*markdown(found).splitlines()}
 
@@ -782,7 +795,7 @@ def test_text_is_scored_in_bits_and_by_what_longer_context_saves(save, tmp_path)
     (run,) = [run for run in map(Record.of, runs) if (run.encoding, run.seed) == ("alibi", 1)]
     assert "Unseen bits per byte2.500" in Page(tmp_path / "out" / "run" / f"{run.run}.html").text
     pages = markdown(tables([*map(Record.of, runs)]))
-    assert "Mean bits per byte over the unseen lengths, best first" in pages
+    assert "Mean bits per byte over the unseen lengths; best first" in pages
     assert "Fewest bits per byte beyond training: text (alibi, 2.450)." in pages
     drawn = files(tables([*map(Record.of, runs)]))["pictures/text.text.svg"]
     assert "bits per byte, lower is better" in drawn

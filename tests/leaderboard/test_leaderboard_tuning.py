@@ -20,7 +20,9 @@ def read(raw):
 def test_encodings_with_different_values_share_one_tuned_table_and_no_other():
     plain = [read(raw_record(e, s)) for e in ("rope", "alibi") for s in (0, 1)]
     tuned = [read(tuned_record("rope", s)) for s in (0, 1)]
-    tuned += [read(tuned_record("alibi", s, lr=0.001, right={10: 9, 15: 8, 20: 7})) for s in (0, 1)]
+    tuned += [
+        read(tuned_record("alibi", s, lr=0.001, right={10: 90, 15: 8, 20: 7})) for s in (0, 1)
+    ]
     other = [read(tuned_record("rope", s, grid=GRID | {"lr": [0.003, 0.01]})) for s in (0, 1)]
     groups = tables([*plain, *tuned, *other])
     grids = sorted((tuned, other), key=lambda records: records[0].protocol)

@@ -36,10 +36,11 @@
           : PZ.rank(row) + " of " + table.rows.filter((one) => one.rank !== null && !one.custom).length,
       start: "asc",
     },
+    ...PZ.rowColumns(ofRow).filter(({ key }) => key === "reach"),
     PZ.unseenColumn(ofRow, own),
     ...PZ.endColumns(({ row }) => row.unseen, "", own),
     { key: "seeds", value: ({ row }) => row.seeds.length },
-    ...PZ.rowColumns(ofRow),
+    ...PZ.rowColumns(ofRow).filter(({ key }) => key !== "reach"),
     PZ.chosenColumn("tuned to", ofRow),
     { key: "spec", title: "options", hide: true, value: ({ row }) => row.spec },
   ];

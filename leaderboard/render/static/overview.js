@@ -4,20 +4,22 @@
   if (!window.DATA.tables.length) return;
   const { el, svg, percent, interval } = PZ;
   const WORDS = {
+    reach: "reach, and the mean in %",
     unseen: "mean, %",
     median: PZ.modes.median,
     seeds: PZ.modes.seeds,
-    reach: "reach",
     token: "the other measure, %",
     cost: "time of a training step, relative to " + window.DATA.reference,
   };
   // No bits pass, and fewer are better.
-  const { seeds: _, ...OF_TEXT } = {
-    ...WORDS,
+  const OF_TEXT = {
     unseen: "bits per byte beyond training",
+    median: WORDS.median,
     reach: "reach: longer context saves bits",
     token: "tokens right, %",
+    cost: WORDS.cost,
   };
+  const ofMean = (show) => ["unseen", "reach"].includes(show); // in the order of the mean
   const wordsOf = (table) => (PZ.measure(table).fewer ? OF_TEXT : WORDS);
   const falling = (table, show) =>
     show === "cost" || (["unseen", "median"].includes(show) && PZ.measure(table).fewer);
@@ -55,7 +57,8 @@
     return (line, host) => {
       const row = line.rows[at];
       if (!row) return PZ.words("not run");
-      if (!row.unseen) return PZ.words(row.unseen_note, PZ.failures(row));
+      const note = PZ.words(row.unseen_note ?? "", PZ.failures(row));
+      if (!row.unseen) return row.unlearned ? PZ.opens(table, row, note) : note;
       host.classList.add("heat");
       host.style.setProperty("--share", Math.max(0, Math.min(1, shade(number(table, row, show)))).toFixed(3));
       const more = [
@@ -64,7 +67,7 @@
           ? row.seeds.length + " seeds: " + row.by_seed.map(([, value]) => PZ.measure(table).text(value)).join(", ")
           : "one seed",
         row.aside ? "" : "rank " + PZ.rank(row),
-        row.unlearned ? "‡ " + row.shown.reach : "reach " + PZ.reach(row),
+        "reach " + PZ.reach(row),
         row.chosen && "chosen: " + row.chosen + " of " + row.tried.length,
         row.chosen_here && "† options were chosen on this task",
       ]
@@ -74,9 +77,9 @@
         table,
         row,
         shown(table, row, show),
-        row.unlearned ? el("sup", {}, "‡") : "",
         row.chosen_here ? el("sup", {}, "†") : "",
-        row.seeds.length < most ? el("sup", { class: "seeds" }, String(row.seeds.length)) : "",
+        row.seeds.length < Math.max(most, 3) ? el("sup", { class: "seeds" }, String(row.seeds.length)) : "",
+        show === "reach" ? el("small", {}, PZ.measure(table).text(row.unseen.mean)) : "",
       );
       opener.title = more;
       return opener;
@@ -124,11 +127,11 @@
               value: (line) => measure.value(line.mean),
               cell: (line) =>
                 line.mean === null
-                  ? PZ.words(line.counted + " of " + overview.counts + " tasks", "a mean needs a score on each of them")
+                  ? PZ.words("learned " + line.learned + " of " + overview.tasks.length, "a mean needs a score on each task that counts")
                   : el("span", { title: certainty(line, measure) }, measure.text(line.mean)),
-              help: "over unseen lengths, mean over the tasks that at least half of the encodings ran",
+              help: "over unseen lengths, mean over the tasks that at least half of the encodings have learned",
             },
-            ...(show === "unseen" || show === "cost"
+            ...(ofMean(show) || show === "cost"
               ? []
               : [
                   {
@@ -158,7 +161,10 @@
           start: falling(tables[at], show) ? "asc" : "desc",
           help: wordsOf(tables[at])[show],
         },
-        ...(show === "unseen" ? PZ.endColumns((line) => line.rows[at]?.unseen, task, measure) : []),
+        ...(show === "reach"
+          ? [{ key: task + "mean", title: task + ", mean", hide: true, value: (line) => measure.value(line.rows[at]?.unseen?.mean) }]
+          : []),
+        ...(ofMean(show) ? PZ.endColumns((line) => line.rows[at]?.unseen, task, measure) : []),
       ]),
       {
         key: "ratio",
@@ -198,7 +204,7 @@
     };
   }
   function foot(overview, order, show) {
-    if (overview.baseline === null || show !== "unseen") return null;
+    if (overview.baseline === null || !ofMean(show)) return null;
     return {
       encoding: "baseline",
       unseen: percent(overview.baseline),
@@ -246,7 +252,7 @@
         "span",
         {},
         best
-          ? "best: " + PZ.short(best.label) + (best.chosen_here ? " †" : "") + ", " + PZ.measure(table).text(best.unseen.mean) + " " + PZ.measure(table).unit + " unseen"
+          ? "best: " + PZ.short(best.label) + (best.chosen_here ? " †" : "") + ", " + (PZ.measure(table).fewer ? PZ.measure(table).text(best.unseen.mean) + " bits unseen" : "reach " + PZ.reach(best))
           : "no number yet",
         el("br"),
         "trained to " + table.train + ", tested to " + table.lengths[table.lengths.length - 1],
@@ -351,8 +357,8 @@
           ? "ratio-asc"
           : order.length < 2
             ? "t_" + order[0].task + (falls ? "-asc" : "-desc")
-            : (show === "unseen" ? "unseen" : "shown") + (falls ? "-asc" : "-desc"),
-      given: show === "unseen",
+            : (ofMean(show) ? "unseen" : "shown") + (falls ? "-asc" : "-desc"),
+      given: ofMean(show),
       state: true,
     });
     PZ.legend("legend", lines);

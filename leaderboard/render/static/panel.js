@@ -117,12 +117,13 @@
       el(
         "p",
         {},
+        row.unlearned ? "" : "Reach " + row.shown.reach + ". ",
         row.unseen
           ? "Beyond training: mean " + PZ.shareWords(row.unseen, own) + ", median " +
             PZ.shown("median", row.unseen, row.by_seed, 0, own).words + " " + own.unit +
             (own.fewer ? ". " : ", seeds whose mean reaches .9: " + pass + ". ")
           : "Beyond training: " + row.unseen_note + ". ",
-        "Reach " + row.shown.reach + ". " + cost + times + ".",
+        cost + times + ".",
       ),
       el("h3", {}, "Every seed: " + table.metric + (own.fewer ? "" : ", %") + ", at each length"),
       seeds(table, row),

@@ -25,6 +25,7 @@
           row.failures.length ? el("small", { title: PZ.failures(row) }, row.failures.length + " failed") : "",
         ),
     },
+    ...PZ.rowColumns().filter(({ key }) => key === "reach"),
     {
       key: "unseen",
       title: "unseen mean, " + own.unit,
@@ -34,7 +35,6 @@
         share(table, row, host, row.unseen, row.unseen_note, mode, row.by_seed),
     },
     ...PZ.endColumns((row) => row.unseen, "unseen mean", own),
-    ...PZ.rowColumns().filter(({ key }) => key === "reach"),
     ...table.lengths.flatMap((length, at) => {
       const title =
         length + (table.seen[at] ? " (trained)" : " (" + PZ.times(length / table.train) + ")");
@@ -78,19 +78,17 @@
   ];
 
   function share(table, row, host, stat, words, mode, seeds) {
-    if (!stat) return PZ.words(words);
+    if (!stat) return words === "not learned" ? "–" : PZ.words(words); // the reach has the words
     const measure = PZ.measure(table),
       own = PZ.shown(mode, stat, seeds, row.failures.length, measure),
       mean = stat === row.unseen,
       sub = interval(stat.low, stat.high, measure);
     host.classList.add("heat");
     host.style.setProperty("--share", measure.shade(own.number).toFixed(3));
-    const sign = mean && row.unlearned ? el("sup", { title: row.shown.reach }, "‡") : "";
     const opener = PZ.opens(
       table,
       row.other ? { ...row, label: row.plain } : row,
       own.words,
-      sign,
       mean ? el("small", {}, sub) : "",
     );
     opener.title = [sub, ...seeds.map(([seed, one]) => "seed " + seed + ": " + measure.text(one))].join("\n");

@@ -67,7 +67,7 @@ def test_bench_prints_records_resumes_and_writes_a_leaderboard(call, tmp_path):
     code, out, _ = call(*args, "--format", "json")
     assert json.loads(out) == records
     code, out, _ = call(*args)
-    assert "learned - cannot" in " ".join(out.split())
+    assert "learned - not learned² cannot" in " ".join(out.split())
     assert (tmp_path / "leaderboard" / "index.html").is_file()
     run = records[0]["run"]
     code, out, _ = call("show", run[:8], "--runs", tmp_path)

@@ -50,3 +50,27 @@ def test_token_accuracy_is_shown_if_no_answer_is_right(capsys, exact, words):
     with Progress([config()], 0) as progress:
         progress.update(0, {"record": record})
     assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("track", "exact", "steps", "warned"),
+    [
+        ("decoder", 0.31, (1000, 1349, 1350, 1400, 1499), 1),
+        ("decoder", 0.9, (1400, 1500), 0),
+        ("decoder", 0.31, (1000, 1349), 0),
+        ("decoder", None, (1400,), 0),
+        ("encoder", 0.31, (1400,), 0),
+    ],
+)
+def test_near_the_end_a_run_that_has_not_learned_says_once_what_to_try(
+    capsys, track, exact, steps, warned
+):
+    with Progress([config(steps=1500).replace(track=track)], 0) as progress:
+        for step in steps:
+            event = {"step": step, "of": 1500, "loss": 0.5, "exact": exact, "rate": 9.0}
+            progress.update(0, event)
+    said = " ".join(capsys.readouterr().err.split())  # a terminal wraps the line
+    words = (
+        "rope · copy · seed 0: not learned yet: validation 0.31, below 0.9, at step 1350 of 1500;"
+    )
+    assert said.count(f"{words} try --set train.steps=3000") == said.count("learned") == warned
