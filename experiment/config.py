@@ -27,6 +27,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    NonNegativeInt,
     PositiveFloat,
     PositiveInt,
     SerializerFunctionWrapHandler,
@@ -187,7 +188,7 @@ class Train(Settings):
 
     new = ("precision", "draw", "context", "samples", "learned")
 
-    steps: PositiveInt
+    steps: NonNegativeInt  # 0: a run that only reads, with the weights it starts from
     batch: PositiveInt
     lengths: Range
     curriculum: Curriculum = ()
@@ -308,6 +309,17 @@ class TaskSettings(Settings):
         return {name: getattr(self, field) for name, field in OF_TASKS[part].items()}
 
 
+class Start(Settings):
+    """The run of the same task and seed whose weights a run starts from.
+
+    `set`: changes to that run's protocol, each as `--set` takes them.
+    """
+
+    protocol: str
+    encoding: str
+    set: tuple[str, ...] = ()
+
+
 OF_TASKS = {
     "train": {"lengths": "train_lengths", "curriculum": "curriculum", "draw": "draw"},
     "eval": {"lengths": "eval_lengths"},
@@ -325,6 +337,7 @@ class Protocol(Settings):
     description: str
     seeds: str
     track: Track = "decoder"
+    start: Start | None = None
     model: Model
     train: Train
     eval: Eval
@@ -334,8 +347,9 @@ class Protocol(Settings):
 
     @model_validator(mode="after")
     def _tasks_agree(self) -> Self:
-        for task in self.tasks:
-            self.settings(task)
+        steps = [self.settings(task)[1].steps for task in ("", *self.tasks)]
+        if not (self.start or all(steps)):
+            raise ValueError("train.steps 0 needs a table [start], which names trained weights")
         return self
 
     def settings(self, task: str) -> tuple[Model, Train, Eval]:
@@ -368,14 +382,18 @@ def encoding_version(versions: Iterable[int]) -> int:
     return reduce(lambda total, version: total * 1000 + version, versions, 0)
 
 
+WHERE = ("seed", "device", "attention")  # equal in a run and in the one that it starts from
+
+
 class RunConfig(Settings):
     """Every setting that decides the result of one run.
 
     Python code reads `encoding` and `spec`; validation and dumps use the names of the JSON.
+    `start` is the run whose weights after its last step this one starts from.
     """
 
     model_config = ConfigDict(serialize_by_alias=True)
-    new = ("track",)
+    new = ("track", "start")
 
     protocol: str
     task: str
@@ -387,9 +405,28 @@ class RunConfig(Settings):
     device: Device
     attention: Attention
     track: Track = "decoder"
+    start: "RunConfig | None" = None
     model: Model
     train: Train
     eval: Eval
+
+    @model_validator(mode="after")
+    def _starts(self) -> Self:
+        if self.start is None:
+            if not self.train.steps:
+                raise ValueError("train.steps 0 needs a run to start from")
+            return self
+        if self.start.start is not None:
+            raise ValueError("start must be a run that starts from no other")
+        for name in (*WHERE, "task", "task_version", "track", "model"):
+            if getattr(self, name) != getattr(self.start, name):
+                raise ValueError(f"start has another {name}")
+        return self
+
+    @property
+    def first(self) -> Self:
+        """The run that drew the initial weights: this one, or the one that it starts from."""
+        return self if self.start is None else self.start  # type: ignore[return-value]
 
     @property
     def hash(self) -> str:
@@ -398,7 +435,12 @@ class RunConfig(Settings):
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def replace(self, **changes: Any) -> Self:
-        """Return this run with other values of these fields, which are not checked."""
+        """Return this run with other values of these fields, which are not checked.
+
+        The run that it starts from gets the same seed, device and attention.
+        """
+        if self.start and (shared := {k: v for k, v in changes.items() if k in WHERE}):
+            changes = {"start": self.start.replace(**shared)} | changes
         return self.model_copy(update=changes)
 
     def replace_train(self, **changes: Any) -> Self:

@@ -10,7 +10,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from experiment.config import OF_TASKS, ConfigError, Eval, Model, Protocol, TaskSettings, Train
+from experiment.config import (
+    OF_TASKS,
+    ConfigError,
+    Eval,
+    Model,
+    Protocol,
+    Start,
+    TaskSettings,
+    Train,
+)
 from pezoo.registry import typed_names
 from pezoo.spec import bare, unknown
 
@@ -178,12 +187,12 @@ def _reason(error: ValidationError) -> str:
 
 def _fields(path: Sequence[str]) -> list[str]:
     """Return the valid names in a table, or [] where any name is valid."""
-    models = {"model": Model, "train": Train, "eval": Eval}
+    models = {"model": Model, "train": Train, "eval": Eval, "start": Start}
     match path:
         case []:
             return list(Protocol.model_fields)
         case ["tasks", _]:
             return list(TaskSettings.model_fields)
-        case [("model" | "train" | "eval") as part] | ["tasks", _, ("train" | "eval") as part]:
+        case [part] | ["tasks", _, ("train" | "eval") as part] if part in models:
             return list(models[part].model_fields)
     return []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from experiment.config import (
@@ -12,8 +13,10 @@ from experiment.config import (
     DEVICES,
     ConfigError,
     Eval,
+    Model,
     Protocol,
     RunConfig,
+    Start,
     Train,
     encoding_version,
 )
@@ -69,6 +72,7 @@ def resolve(
         )
     for name in filter(None, (test.set, *(one.name for one in test.sets))):
         made.check_test_set(name)
+    start = protocol.start and _start(protocol.start, model, task, seed, device, attention)
     spec = check(protocol.fill(task, encoding))
     for name in parts(spec):
         if protocol.track == "encoder" and entries()[name].load().causal_only:
@@ -86,10 +90,32 @@ def resolve(
         device=device,
         attention=attention,
         track=protocol.track,
+        start=start,
         model=model,
         train=train,
         eval=test,
     )
+
+
+def _start(
+    start: Start, model: Model, task: str, seed: int, device: str, attention: str
+) -> RunConfig:
+    """Return the run that runs with this model start from. Errors: as `resolve`."""
+    (encoding,) = parse_list(start.encoding)
+    config = resolve(load_start(start), task, encoding, seed, device, attention)
+    for name, value in model:
+        if value != (there := getattr(config.model, name)):
+            raise ConfigError(
+                f"model.{name} is {value}, and {there} in the run of {start.protocol} to start "
+                f"from: set both, as --set 'start.set=[\"model.{name}={value}\"]'"
+            )
+    return config
+
+
+@lru_cache(100)
+def load_start(start: Start) -> Protocol:
+    """Return the protocol of the run to start from. Errors: as `load_protocol`."""
+    return load_protocol(start.protocol, start.set)
 
 
 def _check_text(protocol: str, task: str, made: Task, train: Train, test: Eval) -> None:

@@ -56,8 +56,10 @@ def use(
     `encoding` of the model's decoder, with the model's device and dtype. Shape.train_len is
     max_position_embeddings. `length` is the number of tokens planned for generation with a cache,
     for encodings that draw random positions. `slots`, for encodings that read ctx.slots, computes
-    them from the ids (B, S) of all tokens so far. `rope` uses the model's layout of pairs, base
-    and, if the text has none, rope_parameters, so that pretrained weights can be used.
+    them from the ids (B, S) of all tokens so far. What turns pairs of q and k (`rope`, `rerope`,
+    `window:xpos`, ...) uses the model's layout of pairs, base and rope_parameters unless the text
+    has its own, so that pretrained weights can be used. Texts of up to `encoding.rope_within`
+    tokens then get the model's own logits.
 
     Example: `use(model, "rope(rope_parameters=yarn(factor=4))")` reads texts four times as long as
     `model` was trained for; `use(model, "nope")` and a short training at the old length is DroPE.
@@ -66,7 +68,7 @@ def use(
     `pezoo.functional.parameter_groups(model)`, or with `EncodingTrainer`.
 
     Errors: ValueError for a length below 1, and for missing slots; for a model that is not a causal
-    decoder like Llama, Qwen or GPT-2, or has windowed attention; for `rope` where it cannot
+    decoder like Llama, Qwen or GPT-2, or has windowed attention; where what turns pairs cannot
     reproduce the model's rotation (which is not checked for a class: `use(model, RoPE)`); and for a
     model saved with an encoding that has weights: `load` it.
     """
@@ -385,7 +387,9 @@ def check_rotation(encoding: Encoding, base: Any) -> None:
     for one in turning:
         missing = ROTATION - {*inspect.signature(type(one)).parameters}
         if missing:
-            raise ValueError(f"{one.name} cannot take over this model's {', '.join(missing)}")
+            raise ValueError(
+                f"{one.name} cannot take over this model's {', '.join(sorted(missing))}"
+            )
     if not _rotates_everywhere(base):
         raise ValueError(f"some layers of this model do not rotate, but {name} rotates in all")
     if not _layout(base):

@@ -33,7 +33,7 @@ from transformers import (  # after the skip
 import pezoo
 from pezoo import adapters
 from pezoo.adapters.devices import moved, placed
-from pezoo.adapters.transformers import EncodingTrainer, as_trained, load, use
+from pezoo.adapters.transformers import EncodingTrainer, as_trained, check_rotation, load, use
 from pezoo.adapters.transformers_pass import Step
 from pezoo.base import Encoding, PositionError
 from pezoo.context import Context, Memo
@@ -863,9 +863,18 @@ def test_a_rotation_that_rope_has_not(cls, options, message):
         options = {"rope_parameters": {"rope_type": "default", **TRAINED, **options}}
     config = getattr(transformers, f"{cls}Config")(**{**SIZES, **options})
     model = getattr(transformers, f"{cls}ForCausalLM")(config)
-    with pytest.raises(ValueError, match=message):
-        use(model, "rope")
+    for text in ("rope", "rerope", "window:xpos", "fope", "selective_rope", "grape(rotary=true)"):
+        with pytest.raises(ValueError, match=message):
+            use(model, text)
+    use(model, "grape")  # which turns nothing
     assert use(model, RoPE)(IDS).logits.isfinite().all()
+
+
+def test_what_turns_pairs_by_options_of_its_own_is_refused():
+    own = type("Own", (Encoding,), {"name": "own", "rope_within": 0})(SHAPE)
+    with pytest.raises(ValueError, match="own cannot take over this model's base, layout, rope_p"):
+        check_rotation(own, build("llama").model)
+    check_rotation(own, build("gpt2").transformer)
 
 
 def test_rope_without_a_rotate_half(monkeypatch):
