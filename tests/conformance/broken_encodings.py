@@ -646,6 +646,12 @@ broken("long", "beyond the training length", Wanders)
 embeds("long", "not finite at four", lambda x, ctx: x * (20.0 * ctx.query_pos[..., None]).exp())
 broken("far", "position 50,000 in torch.float32", Overflows)
 embeds("far", "in torch.float16", lambda x, ctx: x * (1 + 2 * ctx.query_pos[..., None]).to(x.dtype))
+embeds(
+    "far",
+    "5,990 in torch.float16",
+    lambda x, ctx: x * (1 + 20 * ctx.query_pos[..., None]).to(x.dtype),
+    max_len=6000,
+)
 embeds("bfloat16", "in bfloat16", lambda x, ctx: x + ctx.query_pos.to(x.dtype).sin()[..., None])
 
 
