@@ -363,7 +363,9 @@ def test_other_seeds_stand_below_their_encoding_without_a_rank(visit, raw, save,
 
 def test_words_are_never_zero(visit, example):
     page = visit.open(example / "site" / "index.html")
-    assert "cannot represent" in page.locator("#map tbody tr", has_text="learned").inner_text()
+    assert (
+        "cannot represent" in page.locator("#map tbody tr", has_text="learned 2 of 2").inner_text()
+    )
     assert "failed" in page.locator("#map").get_by_role("row", name="t5 ").inner_text()
     assert "not run" in page.locator("#map").get_by_role("row", name="t5 ").inner_text()
     visit.open(example / "site" / "task" / "copy.html")
@@ -586,7 +588,7 @@ def test_what_receives_more_than_the_sequence_is_never_the_best(visit, raw, save
     assert visit.names() == names
     assert "best: rope" in page.inner_text("#tasks")
     page = visit.open(tmp_path / "site" / "which.html")
-    assert "rope, with 60.0 % beyond training" in page.inner_text("#answers")
+    assert "the best is rope, with a reach of 1x on copy" in page.inner_text("#answers")
     assert "lbpe_sh" not in page.inner_text("#answers")
     assert "lbpe_sh (receives the length)" in page.inner_text("main")
     page = visit.open(tmp_path / "site" / "cost.html", "#cost=cpu_seconds")
@@ -1015,7 +1017,7 @@ def test_the_last_length_is_on_the_screen(visit, raw, save, tmp_path):
     assert head["x"] + head["width"] <= 1440 - 20
 
 
-def test_runs_that_failed_to_learn_are_found(visit, raw, save, tmp_path):
+def test_runs_that_have_not_learned_are_found(visit, raw, save, tmp_path):
     build(None, save(raw("rope", 0, {10: 40, 20: 0}), raw("alibi", 0)), tmp_path / "site", None)
-    page = visit.open(tmp_path / "site" / "runs.html", "#q=failed")
+    page = visit.open(tmp_path / "site" / "runs.html", "#q=not+learned")
     assert "rope" in page.locator("#table tbody tr").inner_text()
