@@ -5,19 +5,12 @@ about other seeds. The deviation counts as one right answer, or .001 bits, at le
 tests: seeds that happen to agree do not make a mean certain. With one seed: Wilson's interval of
 its correct/count, and none of bits; it speaks only about other test examples for the same trained
 model. Differences between encodings are in `leaderboard.stats.comparisons`.
-
-Student's t distribution is a series instead of scipy, whose import takes longer than a table. For
-n degrees of freedom, x = n / (n + t^2) and k = n, n + 2, n + 4, ...:
-
-    Pr(|T| >= t) = c sqrt(1 - x) sum_k a_k x^(k/2), a_(k+2) = a_k (k + 1) / (k + 2)
-
-with a_0 = 1 and c = 1, or a_1 = 1 and c = 2 / pi (Abramowitz and Stegun 26.7.3 and 26.7.4).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from math import atan2, fsum, hypot, pi, sqrt
+from math import fsum, sqrt
 from statistics import fmean
 
 LEVEL = 0.95
@@ -89,32 +82,18 @@ def two_sided(t: float, freedom: int) -> float:
     >>> round(two_sided(4.3027, 2), 4)
     0.05
     """
-    odd, x = freedom % 2, freedom / (freedom + t * t)
-    scale = abs(t) / hypot(t, sqrt(freedom)) * (2 / pi if odd else 1)  # c sqrt(1 - x)
-    term, below, tail = x ** (odd / 2), 0.0, 0.0
-    for k in range(odd, freedom, 2):
-        below += term
-        term *= x * (k + 1) / (k + 2)
-    inside = scale * below + odd * 2 / pi * atan2(abs(t), sqrt(freedom))  # Pr(|T| < |t|)
-    if inside < 0.9:
-        return 1 - inside
-    k = freedom
-    while term > 1e-17 * tail:  # its own sum is exact where 1 - inside is rounded
-        tail, term, k = tail + term, term * x * (k + 1) / (k + 2), k + 2
-    return scale * tail
+    from scipy.special import stdtr  # imported where a table is made
+
+    return 2 * float(stdtr(freedom, -abs(t)))
 
 
 @cache
 def quantile(level: float, freedom: int) -> float:
-    """The t with Pr(|T| < t) = level, by bisection.
+    """The t with Pr(|T| < t) = level.
 
     >>> round(quantile(0.95, 2), 4)
     4.3027
     """
-    low, high = 0.0, 1.0
-    while two_sided(high, freedom) > 1 - level:
-        low, high = high, 2 * high
-    while high - low > 1e-13 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if two_sided(middle, freedom) > 1 - level else (low, middle)
-    return high
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, (1 + level) / 2))
