@@ -5,9 +5,6 @@ the next chunk of tokens needs, so that decoding token by token equals the full 
 fewer tokens than T: the first `count` of each row are real, and the rest is ignored.
 """
 
-import math
-from typing import cast
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
@@ -33,10 +30,6 @@ class Controller(nn.Module):
     def recurrent_blocks(self) -> Tensor | None:
         """Return the hidden-to-hidden matrices (n, size, size), or None without a recurrence."""
         return None
-
-    def constrain(self, w_hh: str) -> None:
-        """Keep these matrices orthogonal or normalised. Errors: ValueError without a recurrence."""
-        raise ValueError(f"w_hh={w_hh} needs a recurrence: use controller=gru or w_hh=free")
 
 
 class Latch(Controller):
@@ -86,9 +79,6 @@ class Latch(Controller):
 class Recurrent(Controller):
     """A GRU (Section 5.0.5) whose hidden-to-hidden matrices start orthogonal.
 
-    W_hh is free, orthogonal block by block (a parametrisation; as one matrix it would shrink each
-    block), or normalised: its Frobenius norm is c sqrt(3 size) with a learned c that starts at 1,
-    the norm of three orthogonal blocks.
     Noise e_t enters inside the recurrence, h_t = GRU(x_t, h_{t-1}) + e_t, so that a state that is
     remembered must be an attractor.
     """
@@ -99,27 +89,23 @@ class Recurrent(Controller):
         super().__init__()
         self.size = size
         self.gru = owned(nn.GRU(width, size, batch_first=True))
-        self.blocks: nn.Module | None = None  # with an orthogonal weight (3, size, size)
-        self.norm: nn.Parameter | None = None  # c
         with torch.no_grad():
             for block in self.recurrent_blocks():
                 orthogonal_(block)
 
     def forward(self, x: Tensor, state: Tensor | None, noise: Tensor | None = None) -> Tensor:
-        if noise is None and self.blocks is None and self.norm is None:
+        if noise is None:
             features: Tensor = self.gru(x, None if state is None else state[None])[0]
             return features
         w, b = self.recurrent_blocks().flatten(0, 1), self._own("bias_hh")
         h = x.new_zeros(x.shape[0], self.size) if state is None else state
         inputs = linear(x, self._own("weight_ih"), self._own("bias_ih"))  # (B, T, 3 size)
         rows = []
-        noises = [None] * x.shape[1] if noise is None else noise.unbind(1)
-        for now, e in zip(inputs.unbind(1), noises, strict=True):
+        for now, e in zip(inputs.unbind(1), noise.unbind(1), strict=True):
             g_r, g_z, g_n = now.chunk(3, -1)
             h_r, h_z, h_n = linear(h, w, b).chunk(3, -1)
             n = torch.addcmul(g_n, (g_r + h_r).sigmoid(), h_n).tanh()
-            h = torch.lerp(n, h, (g_z + h_z).sigmoid())
-            h = h if e is None else h + e
+            h = torch.lerp(n, h, (g_z + h_z).sigmoid()) + e
             rows.append(h)
         return torch.stack(rows, 1)
 
@@ -128,25 +114,7 @@ class Recurrent(Controller):
         return at_count(features, state, count)
 
     def recurrent_blocks(self) -> Tensor:
-        if self.blocks is not None:
-            return cast(Tensor, self.blocks.weight)
-        weight = self._own("weight_hh").view(3, self.size, self.size)
-        if self.norm is not None:
-            weight = weight * (self.norm * math.sqrt(3 * self.size) / weight.norm())
-        return weight
-
-    def constrain(self, w_hh: str) -> None:
-        if w_hh == "normalised":
-            self.norm = nn.Parameter(torch.ones(()))
-            return
-        from torch.nn.utils.parametrizations import orthogonal
-
-        blocks, start = nn.Module(), self.recurrent_blocks().detach().clone()
-        if start.is_meta:  # whose values torch would read
-            start = torch.eye(self.size, device="cpu").repeat(3, 1, 1)
-        blocks.weight = nn.Parameter(start)
-        self.blocks = orthogonal(blocks, "weight").to(self._own("weight_hh").device)
-        del self.gru.weight_hh_l0
+        return self._own("weight_hh").view(3, self.size, self.size)
 
     def _own(self, name: str) -> Tensor:
         """Return a parameter of the GRU, or its replacement by torch.func.functional_call."""

@@ -13,7 +13,7 @@ from pezoo.compiling import untraced
 from pezoo.cursors.layer import DOCUMENTS, CursorLayer, by_document, documents, tokens_first
 from pezoo.cursors.memory import Memory
 from pezoo.cursors.options import CursorOptions
-from pezoo.cursors.positions import Scan, scaled, wave
+from pezoo.cursors.positions import Scan, scaled
 from pezoo.functional import at_least_float32, full_precision
 
 
@@ -31,6 +31,7 @@ class CursorEncoding(Encoding):
     """
 
     modes = ("snapped",)
+    relative = True
     Options: ClassVar[type[CursorOptions]] = CursorOptions  # a class without __init__ takes these
     options: CursorOptions
 
@@ -49,7 +50,6 @@ class CursorEncoding(Encoding):
         shape = self.shape
         own = self.Options(**{k: v for k, v in options.items() if k in known}).sized(shape)
         self.options = own
-        self.relative = not own.absolute
         self.starts = _starts(own.before, shape.n_layers)
         ends = [*self.starts[1:], shape.n_layers]
         self.layers = nn.ModuleList(
@@ -59,8 +59,7 @@ class CursorEncoding(Encoding):
             for group, (start, end) in enumerate(zip(self.starts, ends, strict=True))
         )
         self.norms = nn.ModuleList(nn.LayerNorm(shape.d_model) for _ in self.starts[1:])
-        width = own.cursors + own.absolute
-        sizes = shape.n_layers, shape.n_heads, width
+        sizes = shape.n_layers, shape.n_heads, own.cursors
         self.alpha = nn.Parameter(torch.full(sizes, own.alpha))
         self.mu = nn.Parameter(torch.full((shape.n_layers, shape.n_heads), own.mu))
         weight = torch.full(sizes, own.top_weight) if own.top_weight else None
@@ -123,7 +122,7 @@ class CursorEncoding(Encoding):
         """Return orthogonal |W W' - 1|^2 over the controllers' hidden-to-hidden blocks W."""
         found = [layer.controller.recurrent_blocks() for layer in self._cursor_layers()]
         blocks = [block for block in found if block is not None]
-        if not self.options.orthogonal or not blocks or self.options.w_hh != "free":
+        if not self.options.orthogonal or not blocks:
             return None
         w = torch.cat(blocks)
         eye = torch.eye(w.shape[-1], device=w.device, dtype=w.dtype)
@@ -149,8 +148,7 @@ class CursorEncoding(Encoding):
                 e, past = self.layers[group](x[:, read:], ctx, past)
         e = e if e.shape[1] == ctx.new else e[:, -ctx.new :]  # whose gradient is a copy
         e = rearrange(e, "b t (g c) d -> b t g c d", c=self.options.cursors)
-        e = self._with_absolute(e, ctx)
-        e = scaled(e, self._coefficients(group), self.options.norm)
+        e = scaled(e, self._coefficients(group))
         # Unbound where tokens come first, so that gradients are stacked in memory order.
         heads = "b t (role layer h) c d -> b t role layer h (c d)"  # the queries' come first
         queries, keys = rearrange(e, heads, role=2, h=self.shape.n_heads).unbind(2)
@@ -197,14 +195,6 @@ class CursorEncoding(Encoding):
     def served(self, group: int) -> range:
         """Return the layers of the model that a layer of cursors serves."""
         return range(*[*self.starts, self.shape.n_layers][group : group + 2])
-
-    def _with_absolute(self, e: Tensor, ctx: Context) -> Tensor:
-        """Append a cursor at the true position, or zeros, if `absolute` is set."""
-        if not self.options.absolute:
-            return e
-        f = wave(ctx.query_pos, self.options.frequencies(e.device)).to(e.dtype)
-        f = torch.zeros_like(f) if self.options.ablate_absolute else f
-        return torch.cat([e, f[:, :, None, None].expand(*e.shape[:3], 1, -1)], -2)
 
 
 def _slice(layers: range) -> slice:

@@ -43,8 +43,6 @@ class CursorLayer(nn.Module):
         total = 2 * heads * options.cursors
         make = CONTROLLERS[options.controller]
         self.controller = make(shape.d_model, options.units, options.window)
-        if options.w_hh != "free":
-            self.controller.constrain(options.w_hh)
         every = options.copy_every
         self.copying = list(range(0, total // 2, every)) if every else []
         undecided = self.copying if options.copy_gate else ()

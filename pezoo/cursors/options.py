@@ -14,9 +14,7 @@ from pezoo.spec import choice
 
 CHOICES = {
     "similarity": ("cosine", "geometric"),
-    "norm": ("frobenius", "scale"),
     "controller": CONTROLLERS,
-    "w_hh": ("free", "orthogonal", "normalised"),
 }
 RANGES = {  # the smallest and the largest value
     "cursors": (1, 1000), "hidden": (1, 100_000), "window": (1, 1000), "stride": (1, 100),
@@ -40,9 +38,6 @@ class CursorOptions:
     similarity: str = "geometric"
     base: float = 100.0
     top: float = 1.0
-    norm: str = "frobenius"
-    absolute: bool = False
-    ablate_absolute: bool = False
     mu: float = 0.0
     alpha: float = 1.5
     top_weight: float = 4.0
@@ -61,7 +56,6 @@ class CursorOptions:
     gate_noise: float = 1.0
     state_noise: float = 0.0
     orthogonal: float = 0.0
-    w_hh: str = "free"
 
     def __post_init__(self) -> None:
         for name, (least, most) in RANGES.items():
@@ -78,8 +72,6 @@ class CursorOptions:
             raise ValueError(f"gate_scale must be above 0, got {self.gate_scale}")
         for name, known in CHOICES.items():
             choice(name, getattr(self, name), known)
-        if self.ablate_absolute and not self.absolute:
-            raise ValueError("ablate_absolute needs absolute=true: it puts zeros in that place")
         if not 0 < self.top <= 1:
             raise ValueError(f"top must be above 0 and at most 1, got {self.top}")
         self.frequencies()  # raises for a base that has none

@@ -194,7 +194,6 @@ def constants(encoding: CursorEncoding) -> list[Picture]:
     """Return pictures of content's share, of each cursor's weight (Eq. 9), and of sharpness."""
     layers = tuple(f"layer {i}" for i in range(encoding.shape.n_layers))
     heads, one = range(encoding.shape.n_heads), [str(c) for c in range(encoding.options.cursors)]
-    one += ["abs"] * encoding.options.absolute
     names = [f"{head}.{c}" if len(one) > 1 else str(head) for head in heads for c in one]
     cursors = Axis("head.cursor" if len(one) > 1 else "head", tuple(names))
     mu = rearrange(encoding.mu.sigmoid(), "layer head -> layer head 1")

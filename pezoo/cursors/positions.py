@@ -67,12 +67,11 @@ class Histograms(Scan):
         total: int,
         gamma: float,
         eps: float,
-        one_sided: bool,
         frequencies: Callable[[torch.device], Tensor],
         every: int,
     ) -> None:
         super().__init__()
-        self.eps, self.one_sided, self.frequencies = eps, one_sided, frequencies
+        self.eps, self.frequencies = eps, frequencies
         self.every = max(every, 1)
         start = torch.full((total,), math.log(math.expm1(gamma - 1))) if gamma > 1 else None
         self.raw_gamma = None if start is None else nn.Parameter(start)
@@ -87,23 +86,20 @@ class Histograms(Scan):
     ) -> tuple[Tensor, Tensor]:
         reset, moves, gamma, copy = gates
         first = 1 if state is None else state.shape[-1]
-        bins = grown(first, reset.shape[1], moves.shape[-1], self.one_sided)
+        bins = grown(first, reset.shape[1], moves.shape[-1])
         table = self.table(bins, reset)  # (L, d_pe)
         if count is None:  # without padding: not all histograms need to be in memory
             given = reset, moves, gamma, table, state, self.eps
-            return histogram_stream(*given, copy=copy, every=self.every, one_sided=self.one_sided)
+            return histogram_stream(*given, copy=copy, every=self.every)
         h = self.histograms(gates, state)
         start = h.new_ones(*h[:, 0].shape[:2], 1) if state is None else state
-        left = 0 if self.one_sided else (bins - first) // 2
-        return h @ table, at_count(h, pad(start, (left, bins - first - left)), count)
+        left = (bins - first) // 2
+        return h @ table, at_count(h, pad(start, (left, left)), count)
 
     def histograms(self, gates: Gates, state: Tensor | None) -> Tensor:
         """Return the histograms (B, T, C, L) after each token, over the offsets of `table`."""
         reset, moves, gamma, copy = gates
-        return histogram_scan(
-            reset, moves, gamma, state, self.eps,
-            copy=copy, every=self.every, one_sided=self.one_sided,
-        )  # fmt: skip
+        return histogram_scan(reset, moves, gamma, state, self.eps, copy=copy, every=self.every)
 
     def positions(self, gates: Gates) -> tuple[Tensor, Tensor]:
         h = self.histograms(gates, None)
@@ -111,8 +107,7 @@ class Histograms(Scan):
 
     def offsets(self, bins: int, device: torch.device) -> Tensor:
         """Return the offsets (L,) of the bins of histograms (..., L)."""
-        first = 0 if self.one_sided else -(bins // 2)
-        return torch.arange(first, first + bins, device=device)
+        return torch.arange(bins, device=device) - bins // 2
 
     def table(self, bins: int, like: Tensor) -> Tensor:
         """Return the sinusoids (L, d_pe) of the bins' offsets, in the dtype of `like`."""
@@ -172,17 +167,14 @@ class Spectrum(Scan):
         return spectral_scan(reset, moves, angles, state, copy=copied, every=self.every)
 
 
-def scaled(e: Tensor, coefficients: Tensor, norm: str) -> Tensor:
+def scaled(e: Tensor, coefficients: Tensor) -> Tensor:
     """Scale streams e (..., G, C, d) of G groups of C cursors to a_c s e_c, coefficients a (G, C).
 
-        frobenius  s = sqrt(d) / |e|, the norm over the C cursors of a group
-        scale      s = sqrt(2 / C)                                          (Algorithm 3)
+        s = sqrt(d) / |e|, the norm over the C cursors of a group           (Algorithm 3)
 
     The gradient is handwritten, because these are the largest arrays of a training step. It has no
     second derivative.
     """
-    if norm == "scale":
-        return e * (coefficients * math.sqrt(2 / e.shape[-2]))[..., None]
     out: Tensor = _Frobenius.apply(e, coefficients)
     return out
 

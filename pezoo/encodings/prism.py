@@ -10,7 +10,6 @@ from pezoo.cursors.pictures import pictures
 from pezoo.cursors.positions import Histograms
 from pezoo.pictures import Picture
 from pezoo.registry import register
-from pezoo.spec import choice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +22,6 @@ class PRISMOptions(CursorOptions):
     lead: bool = True
     gamma: float = 1.2
     eps: float = 1e-8
-    support: str = "symmetric"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -31,9 +29,6 @@ class PRISMOptions(CursorOptions):
             raise ValueError(f"gamma must be at least 1, got {self.gamma}")
         if self.eps <= 0:
             raise ValueError(f"eps must be above 0, got {self.eps}: sharpening takes logarithms")
-        choice("support", self.support, ("symmetric", "one_sided"))
-        if self.stride > 1 and self.support == "one_sided":
-            raise ValueError(f"support=one_sided needs stride=1, got {self.stride}")
 
 
 @register("prism")
@@ -68,13 +63,9 @@ class PRISM(CursorEncoding):
         d_pe        d_pe, width of a stream, even; None: 2 d_head (Sec. 5.2)
         gamma       initial gamma_c, learned; 1.0: no sharpening (Sec. A.2)
         eps         epsilon, added to bins before sharpening (Alg. 1)
-        support     "symmetric": Alg. 1; "one_sided": Sec. 5.1
         similarity  w_m of f: "cosine" (Sec. 5.2), "geometric" (ours)
         base        w_m is base^(-2m/d_pe) (Sec. 5.2: 10000)
         top         w_m of "geometric" is top pi base^(-2m/d_pe) (ours)
-        norm        of e_t: "frobenius" or "scale", sqrt(2/C) (Alg. 3)
-        absolute    adds a cursor at the true position to C (Alg. 3)
-        ablate_absolute  puts zeros in its place (Alg. 3)
         mu          initial mu_h before its sigmoid, learned (Eq. 9)
         alpha       initial alpha_hc, learned (Eq. 8)
         top_weight  initial weight of w_0 in <e_q, e_k>; 0: no weight (ours)
@@ -93,8 +84,7 @@ class PRISM(CursorEncoding):
         query_bias  initial b of one step of a query cursor, in turn (ours)
         gate_noise  deviation of noise on logits in training (ours)
         state_noise  deviation of noise in the GRU's state in training (ours)
-        w_hh        W_hh "free", "orthogonal" or "normalised" (Sec. 6.3)
-        orthogonal  weight of |W_hh W_hh' - 1|^2, if "free" (Sec. 6.3)
+        orthogonal  weight of |W_hh W_hh' - 1|^2 (Sec. 6.3)
     "ours": not in the paper. Noise grows over the first half of training. With top=1.0, w_0 tells
     odd from even offsets.
     Mode "snapped": gates are rounded, so that every cursor is an integer counter.
@@ -135,8 +125,7 @@ class PRISM(CursorEncoding):
 
     def scan(self, cursors: int) -> Histograms:
         own = self.options
-        one_sided = own.support == "one_sided"
-        return Histograms(cursors, own.gamma, own.eps, one_sided, own.frequencies, own.copy_every)
+        return Histograms(cursors, own.gamma, own.eps, own.frequencies, own.copy_every)
 
     def pictures(self, layers: Sequence[Pass]) -> list[Picture]:
         return pictures(self, layers)

@@ -28,7 +28,7 @@ class PRISMSpectral(CursorEncoding):
     at equal positions: attention finds the token to be copied, at any length.
 
     Shapes: those of pezoo.cursors.encoding.
-    Options: those of prism and their defaults, but for gamma, eps and support, and without leads.
+    Options: those of prism and their defaults, but for gamma and eps, and without leads.
     Mode "snapped": gates are rounded, so that every cursor is an integer counter.
     Errors: ValueError without ctx.x or for an option out of range.
 

@@ -22,10 +22,8 @@ WRAPPED = (
     "dape:alibi",
     f"layers(every=2):window(size=5):kerple,randomized:{PRISM}",
     "prism_2025(cursors=2,d_pe=16,hidden=12)",
-    "prism_2025(cursors=1,d_pe=8,hidden=6,absolute=true,norm=scale,gamma=1.0,"
-    "state_noise=0.2,gate_noise=0.2)",
+    "prism_2025(cursors=1,d_pe=8,hidden=6,gamma=1.0,state_noise=0.2,gate_noise=0.2)",
     "prism_2025(cursors=2,d_pe=8,hidden=6,copy_every=2,controller=latch,window=2)",
-    "prism_2025(cursors=1,d_pe=8,hidden=6,support=one_sided)",
     "prism_spectral(cursors=1,d_pe=8,hidden=6,controller=gru,copy_every=0,stride=1,state_noise=1.0)",
 )
 NAMED = tuple(SMALL.get(name, name) for name in pezoo.names())
@@ -49,9 +47,7 @@ def test_conformance_with_options(check, factory):
 TWICE = "cursors=2,d_pe=8,hidden=6,before=0+1,copy_every=2,controller=latch"
 
 
-@pytest.mark.parametrize(
-    "text", [f"prism_2025({TWICE},support=one_sided)", f"prism_spectral({TWICE})"]
-)
+@pytest.mark.parametrize("text", [f"prism_2025({TWICE})", f"prism_spectral({TWICE})"])
 @pytest.mark.parametrize(
     "name",
     ["gradients", "prefix_stability", "batch", "streaming", "cache", "positions", "documents"],

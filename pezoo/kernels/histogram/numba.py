@@ -17,17 +17,17 @@ from pezoo.kernels.simd.vector import LANES
 
 
 class Scan(Kernel):
-    """The results of `shares`, eps, one_sided, every -> h (B, T, C, L), on torch's threads."""
+    """The results of `shares`, eps, every -> h (B, T, C, L), on torch's threads."""
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Tensor:
-        *inputs, eps, one_sided, every = args
-        return _forward(ctx, inputs, inputs[0].new_empty(0, 0), eps, one_sided, every)[0]
+        *inputs, eps, every = args
+        return _forward(ctx, inputs, inputs[0].new_empty(0, 0), eps, every)[0]
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
-        return *_backward(ctx, grad, grad.new_empty(0, 0)), None, None, None
+        return *_backward(ctx, grad, grad.new_empty(0, 0)), None, None
 
 
 class Stream(Kernel):
@@ -38,9 +38,9 @@ class Stream(Kernel):
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> tuple[Tensor, Tensor]:
-        *inputs, table, eps, one_sided, every = args
+        *inputs, table, eps, every = args
         table = _padded(table, -table.shape[1] % loops.BLOCK)
-        h, e = _forward(ctx, inputs, table, eps, one_sided, every)
+        h, e = _forward(ctx, inputs, table, eps, every)
         end = h[:, -1].clone() if h.shape[1] > 1 else h[:, 0]  # a view would keep all of h
         return e[..., : args[5].shape[1]], end
 
@@ -48,7 +48,7 @@ class Stream(Kernel):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, last: Tensor) -> Any:
         grad = _padded(grad, -grad.shape[-1] % loops.BLOCK)
-        return *_backward(ctx, last, grad), None, None, None, None
+        return *_backward(ctx, last, grad), None, None, None
 
 
 class Active(Kernel):
@@ -61,7 +61,7 @@ class Active(Kernel):
         table = _padded(table, -width % loops.BLOCK).contiguous()
         sums = pad(table.cumsum(0), (0, 0, 1, 0))
         inputs = [x.contiguous() for x in inputs]
-        size = _size(inputs, table, False, every)
+        size = _size(inputs, table, every)
         b, t, c, _ = inputs[1].shape
         e, last = table.new_empty(b, t, c, table.shape[1]), table.new_empty(b, c, size.last)
         more = table.data_ptr(), sums.data_ptr(), last.data_ptr()
@@ -69,20 +69,20 @@ class Active(Kernel):
         return e[..., :width], last
 
 
-def _size(inputs: Sequence[Tensor], table: Tensor, one_sided: bool, every: int) -> loops.Sizes:
+def _size(inputs: Sequence[Tensor], table: Tensor, every: int) -> loops.Sizes:
     start, kept, _, source, gamma = inputs
     _, t, c, j = kept.shape
-    last, sharpened = grown(start.shape[-1], t, j, one_sided), gamma.numel() > 0
+    last, sharpened = grown(start.shape[-1], t, j), gamma.numel() > 0
     copied, width = (source.shape[2], every, source.shape[3]), table.shape[1]
-    return loops.Sizes(t, c, j, *copied, start.shape[-1], last, width, one_sided, sharpened)
+    return loops.Sizes(t, c, j, *copied, start.shape[-1], last, width, sharpened)
 
 
 def _forward(
-    ctx: Any, inputs: Sequence[Tensor], table: Tensor, eps: float, one_sided: bool, every: int
+    ctx: Any, inputs: Sequence[Tensor], table: Tensor, eps: float, every: int
 ) -> tuple[Tensor, Tensor]:
     """Return the histograms and their product with the table."""
     inputs, table = [x.contiguous() for x in inputs], table.contiguous()
-    size = _size(inputs, table, one_sided, every)
+    size = _size(inputs, table, every)
     b, t, c, _ = inputs[1].shape
     h, e = table.new_empty(b, t, c, size.last), table.new_empty(b, t, c, size.width)
     _run(loops.forward, _addresses(inputs), eps, size, h, table.data_ptr(), e.data_ptr())

@@ -53,7 +53,6 @@ class Sizes(NamedTuple):
     first: int  # L0
     last: int  # L
     width: int  # of the table, a multiple of BLOCK; 0 without one
-    one_sided: bool
     sharpened: bool
 
 
@@ -77,14 +76,12 @@ def width_of(size: Sizes) -> int:
 @inline
 def zero_of(size: Sizes) -> int:
     """Return the bin of offset 0."""
-    return margin_of(size) + (0 if size.one_sided else size.last // 2)
+    return margin_of(size) + size.last // 2
 
 
 @inline
 def span(t: int, size: Sizes) -> tuple[int, int]:
     """Return the bins that can hold mass after t steps."""
-    if size.one_sided:
-        return margin_of(size), margin_of(size) + size.first + t
     reach = size.first // 2 + size.moves // 2 * t
     return zero_of(size) - reach, zero_of(size) + reach + 1
 
@@ -111,7 +108,7 @@ def sources_of(place: int, t: int, size: Sizes) -> tuple[int, int]:
     n = c // size.every
     if c % size.every or n >= size.copying:
         return 0, 0
-    seen = size.first - 1 if size.one_sided else size.first // (size.moves - 1)
+    seen = size.first // (size.moves - 1)
     return (row * size.copying + n) * size.sources, min(size.sources, seen + t + 1)
 
 
@@ -176,10 +173,7 @@ def _move(
             moved = load(new, i) + up * load(old, i - step)
             store(new, i, moved + down * load(old, i + step))
         new[origin + step] = new[origin + step] + fresh[j] * mass
-        if size.one_sided:  # mass that would move below offset 0 stays there
-            new[origin] = new[origin] + fresh[j + 1] * mass + kept[j + 1] * old[origin]
-        else:
-            new[origin - step] = new[origin - step] + fresh[j + 1] * mass
+        new[origin - step] = new[origin - step] + fresh[j + 1] * mass
     start, count = sources_of(place, t, size)
     copied = beyond(new, origin + 1)
     add(copied, beyond(x.source, start), count, copied)
@@ -396,8 +390,6 @@ def _backward(
     origin = zero_of(size)
     start, count = sources_of(place, t, size)
     copy(beyond(g, origin + 1), count, zero + 1, beyond(d.source, start))
-    if size.one_sided:
-        g[origin - 1] = g[origin]
     _unmove(g, old, before, x, place, t, size, mass, d, zero)
     if not t:
         low, _ = span(0, size)

@@ -2,7 +2,6 @@
 
 A histogram holds Pr(offset = d) for d in -P..P; the centre bin is offset 0. The support grows by
 the largest step on each side with every move, so that Algorithm 1's clamp is never needed.
-One-sided histograms hold d in 0..P; the first bin is offset 0, and the support grows to the right.
 (Lee 2025, "Position as Probability", Section 5.1 and Algorithm 1.)
 """
 
@@ -34,39 +33,31 @@ def steps_of(stride: int) -> list[int]:
     return [sign * size for size in range(1, stride + 1) for sign in (1, -1)] + [0]
 
 
-def update(h: Tensor, reset: Tensor, moves: Tensor, one_sided: bool = False) -> Tensor:
-    """Move every cursor once: h (..., L) -> (..., L + J - 1), one-sided (..., L + 1).
+def update(h: Tensor, reset: Tensor, moves: Tensor) -> Tensor:
+    """Move every cursor once: h (..., L) -> (..., L + J - 1).
 
         h'[d] = (1 - r) sum_s p_s h[d - s] + r p_d sum h
 
     reset r (...) comes before the move: a cursor that resets goes to offset 0 and then moves. moves
     p (..., J) are the probabilities of the steps +1, -1 and 0 (Algorithm 1, steps 2 and 3: incr,
     decr and keep), or of more steps, in the order of `steps_of`; negative ones, from rounding,
-    count as 0. One-sided, mass that would go below 0 stays at 0, as Section 5.1's Step 1 says after
-    a reset; its Step 2 as printed would lose that mass.
+    count as 0.
 
     >>> h, reset, moves = torch.tensor([1.0]), torch.tensor(0.0), torch.tensor([0.7, 0.1, 0.2])
     >>> update(h, reset, moves)
     tensor([0.1000, 0.2000, 0.7000])
-    >>> update(h, reset, moves, one_sided=True)
-    tensor([0.3000, 0.7000])
     """
     reach = moves.shape[-1] // 2
     steps, moves = steps_of(reach), moves.clamp(min=0)
     stay, jump = 1 - reset, reset * h.sum(-1)
     size = h.shape[-1] + 2 * reach
-    zero = reach if one_sided else size // 2  # the bin of offset 0
     wide, moved = pad(h, (2 * reach, 2 * reach)), h.new_zeros(*h.shape[:-1], size)
     for step, share in zip(steps, moves.unbind(-1), strict=True):
         there = wide.narrow(-1, reach - step, size)
         moved = moved + there * (stay * share)[..., None]
     order = sorted(range(len(steps)), key=steps.__getitem__)
     fresh = moves[..., order] * jump[..., None]  # from step -reach to step reach
-    moved = moved + pad(fresh, (zero - reach, size - zero - reach - 1))
-    if one_sided:
-        below = moved[..., : reach + 1].sum(-1, keepdim=True)
-        moved = torch.cat([below, moved[..., reach + 1 :]], -1)
-    return moved
+    return moved + pad(fresh, (size // 2 - reach, size // 2 - reach))
 
 
 def sharpen(h: Tensor, gamma: Tensor, eps: float) -> Tensor:
@@ -84,45 +75,43 @@ def scan(
     state: Tensor | None = None,
     eps: float = 1e-8,
     copy: Copy | None = None,
-    one_sided: bool = False,
 ) -> Tensor:
     """Compute `histogram_scan` as a plain loop over time: the oracle."""
     b, t, c, j = moves.shape
     h = reset.new_ones(b, c, 1) if state is None else state
-    seen = tokens_seen(h.shape[-1], j, one_sided)
+    seen = tokens_seen(h.shape[-1], j)
     rows = []
     for step in range(t):
-        h = update(h, reset[:, step], moves[:, step], one_sided)
+        h = update(h, reset[:, step], moves[:, step])
         if copy is not None:
             h = h * copy.none[:, step, :, None]
             source = copy.source[:, step, :, : seen + step + 1]
-            left = 1 if one_sided else h.shape[-1] // 2 + 1
+            left = h.shape[-1] // 2 + 1
             h = h + pad(source, (left, h.shape[-1] - left - source.shape[-1]))
         h = h if gamma is None else sharpen(h, gamma, eps)
         rows.append(h)
-    return torch.stack([_widen(h, rows[-1].shape[-1], one_sided) for h in rows], 1)
+    return torch.stack([_widen(h, rows[-1].shape[-1]) for h in rows], 1)
 
 
-def _widen(h: Tensor, size: int, one_sided: bool) -> Tensor:
-    """Pad the bins with zeros on both sides, or one-sided on the right."""
-    missing = size - h.shape[-1]
-    left = 0 if one_sided else missing // 2
-    return pad(h, (left, missing - left))
+def _widen(h: Tensor, size: int) -> Tensor:
+    """Pad the bins with zeros on both sides."""
+    left = (size - h.shape[-1]) // 2
+    return pad(h, (left, left))
 
 
-def grown(bins: int, tokens: int, moves: int, one_sided: bool = False) -> int:
+def grown(bins: int, tokens: int, moves: int) -> int:
     """Return the number of bins after so many tokens.
 
-    >>> grown(1, 3, 3), grown(1, 3, 5), grown(1, 3, 3, one_sided=True)
-    (7, 13, 4)
+    >>> grown(1, 3, 3), grown(1, 3, 5)
+    (7, 13)
     """
-    return bins + (1 if one_sided else moves - 1) * tokens
+    return bins + (moves - 1) * tokens
 
 
-def tokens_seen(bins: int, moves: int, one_sided: bool = False) -> int:
+def tokens_seen(bins: int, moves: int) -> int:
     """Return the number of tokens that a histogram of so many bins has seen.
 
-    >>> tokens_seen(7, 3), tokens_seen(13, 5), tokens_seen(4, 3, one_sided=True)
-    (3, 3, 3)
+    >>> tokens_seen(7, 3), tokens_seen(13, 5)
+    (3, 3)
     """
-    return bins - 1 if one_sided else bins // (moves - 1)
+    return bins // (moves - 1)

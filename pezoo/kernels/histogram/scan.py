@@ -29,7 +29,6 @@ def histogram_scan(
     *,
     copy: Copy | None = None,
     every: int = 1,
-    one_sided: bool = False,
     backend: str = "auto",
 ) -> Tensor:
     """Return the histograms after every token: reset (B, T, C), moves (B, T, C, J) -> (B, T, C, L).
@@ -38,10 +37,10 @@ def histogram_scan(
 
     moves are the probabilities of the steps +1, -1, ..., +R, -R and 0, J = 2 R + 1 of them, and sum
     to one. gamma (C,), above 0, sharpens; None does not. state (B, C, L0) is the histogram before
-    the first token and must sum to one; None starts at offset 0. L = L0 + 2 R T, or L0 + T
-    one-sided, where J is 3; bins that cannot have been reached are zero. copy is that of the n
-    cursors that copy: numbers 0, every, 2 every, ... A state of radius R P has seen P tokens: step
-    t reads source[..., j] for j <= P + t, and the others must be 0.
+    the first token and must sum to one; None starts at offset 0. L = L0 + 2 R T;
+    bins that cannot have been reached are zero. copy is that of the n cursors that copy: numbers 0,
+    every, 2 every, ... A state of radius R P has seen P tokens: step t reads source[..., j] for
+    j <= P + t, and the others must be 0.
 
     backend: "reference" is the plain loop, "numba" is compiled for a CPU and "triton" for a CUDA
     device; "auto" is what `pezoo.kernels.backends` chooses. Only "reference" has second
@@ -61,16 +60,16 @@ def histogram_scan(
     its step 4 and Equation 3.8'. There bin k of p_copy is bin k of the histogram; here it is offset
     k + 1, where a cursor that counts tokens stands after token k. Steps of more than one are ours.
     """
-    check_inputs(reset, moves, gamma, state, eps, copy, every, one_sided)
+    check_inputs(reset, moves, gamma, state, eps, copy, every)
     name = choose("histogram", reset, backend)
     if copy is not None and name != "numba":  # which skips cursors that do not copy
         c = reset.shape[2]
         copy = Copy(spread(copy.none, every, c, 1.0), spread(copy.source, every, c, 0.0))
         every = 1
     if name == REFERENCE:
-        return scan(reset, moves, gamma, state, eps, copy, one_sided)
+        return scan(reset, moves, gamma, state, eps, copy)
     fused: type[Kernel] = import_module(f"pezoo.kernels.histogram.{name}").Scan
-    h: Tensor = fused.apply(*shares(reset, moves, gamma, state, copy, every), eps, one_sided, every)
+    h: Tensor = fused.apply(*shares(reset, moves, gamma, state, copy, every), eps, every)
     return h
 
 
@@ -82,7 +81,6 @@ def check_inputs(
     eps: float,
     copy: Copy | None,
     every: int,
-    one_sided: bool,
 ) -> None:
     """Raise ValueError for shapes and dtypes that do not match."""
     if reset.dim() != 3 or reset.shape[1] < 1:
@@ -90,7 +88,7 @@ def check_inputs(
             f"reset must be (B, T, C) with at least one token, got {tuple(reset.shape)}"
         )
     b, _, c = reset.shape
-    j = 3 if one_sided or moves.dim() != 4 else moves.shape[-1]
+    j = moves.shape[-1] if moves.dim() == 4 else 3
     expected: list[tuple[str, Tensor | None, tuple[int, ...]]] = [
         ("moves", moves, (*reset.shape, j)),
         ("gamma", gamma, (c,)),
@@ -111,11 +109,8 @@ def check_inputs(
         raise ValueError(f"eps must be above 0, got {eps}: sharpening takes logarithms")
     if j < 3 or j % 2 == 0:
         raise ValueError(f"moves must be the probabilities of 3, 5, ... steps, got {j}")
-    if state is not None and not one_sided and state.shape[-1] % (j - 1) != 1:
-        raise ValueError(
-            f"a state over offsets -P..P has 1, {j}, ... bins, got {state.shape[-1]}; "
-            "one over 0..P needs one_sided=True"
-        )
+    if state is not None and state.shape[-1] % (j - 1) != 1:
+        raise ValueError(f"a state over offsets -P..P has 1, {j}, ... bins, got {state.shape[-1]}")
 
 
 def shares(
@@ -153,13 +148,12 @@ def histogram_stream(
     *,
     copy: Copy | None = None,
     every: int = 1,
-    one_sided: bool = False,
     chunk: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return `histogram_scan` times table (L, d), e (B, T, C, d), and the last histogram (B, C, L).
 
-    e_t = sum_i h_t[i] table[i]. The rows of the table are the offsets of the last histogram, -P..P,
-    or 0..P one-sided. The other arguments are those of `histogram_scan`.
+    e_t = sum_i h_t[i] table[i]. The rows of the table are the offsets of the last histogram, -P..P.
+    The other arguments are those of `histogram_scan`.
 
     Histograms are computed `chunk` steps at a time. Only the state before each chunk is kept, and
     backward computes the chunk's histograms again, for the cost of one more forward pass. By
@@ -182,16 +176,16 @@ def histogram_stream(
     Source: Lee 2025, "Position as Probability", Algorithm 2. Keeping one state per chunk is
     checkpointing (Chen et al. 2016, "Training deep nets with sublinear memory cost").
     """
-    check_inputs(reset, moves, gamma, state, eps, copy, every, one_sided)
+    check_inputs(reset, moves, gamma, state, eps, copy, every)
     b, t, c = reset.shape
-    bins = grown(1 if state is None else state.shape[-1], t, moves.shape[-1], one_sided)
+    bins = grown(1 if state is None else state.shape[-1], t, moves.shape[-1])
     if table.dim() != 2 or table.shape[0] != bins:
         raise ValueError(f"table must be ({bins}, d), got {tuple(table.shape)}")
     if chunk is not None and chunk < 1:
         raise ValueError(f"chunk must be at least 1, got {chunk}")
-    run = partial(_run, eps=eps, one_sided=one_sided, every=every, whole=chunk is not None)
+    run = partial(_run, eps=eps, every=every, whole=chunk is not None)
     if chunk is None:
-        few = not torch.is_grad_enabled() and _skips(reset, moves, gamma, one_sided)
+        few = not torch.is_grad_enabled() and _skips(reset, moves, gamma)
         chunk = t if few or b * t * c * bins <= SMALL else math.ceil(math.sqrt(t))
     with full_precision(reset.device.type):
         table = table.to(reset.dtype)
@@ -201,9 +195,9 @@ def histogram_stream(
         return _in_parts(run, chunk, (reset, moves, *(copy or ())), gamma, table, state)
 
 
-def _skips(reset: Tensor, moves: Tensor, gamma: Tensor | None, one_sided: bool) -> bool:
+def _skips(reset: Tensor, moves: Tensor, gamma: Tensor | None) -> bool:
     """Return True if `numba_active` can compute this."""
-    if gamma is None or one_sided or moves.shape[-1] > MOST_MOVES:
+    if gamma is None or moves.shape[-1] > MOST_MOVES:
         return False
     return choose("histogram", reset) == "numba"
 
@@ -216,7 +210,6 @@ def _run(
     state: Tensor | None,
     *copied: Tensor,
     eps: float,
-    one_sided: bool,
     every: int,
     whole: bool,
 ) -> tuple[Tensor, Tensor]:
@@ -226,7 +219,7 @@ def _run(
     """
     copy = Copy(*copied) if copied else None
     found: tuple[Tensor, Tensor]
-    if not (torch.is_grad_enabled() or whole) and _skips(reset, moves, gamma, one_sided):
+    if not (torch.is_grad_enabled() or whole) and _skips(reset, moves, gamma):
         few: type[Kernel] = import_module("pezoo.kernels.histogram.numba").Active
         given = shares(reset, moves, gamma, state, copy, every)
         found = few.apply(*given, table, eps, every)
@@ -236,9 +229,9 @@ def _run(
     if choose("histogram", reset) == "numba" and skips and not table.requires_grad:
         fused: type[Kernel] = import_module("pezoo.kernels.histogram.numba").Stream
         given = shares(reset, moves, gamma, state, copy, every)
-        found = fused.apply(*given, table, eps, one_sided, every)
+        found = fused.apply(*given, table, eps, every)
         return found
-    h = histogram_scan(reset, moves, gamma, state, eps, copy=copy, every=every, one_sided=one_sided)
+    h = histogram_scan(reset, moves, gamma, state, eps, copy=copy, every=every)
     return h @ table, h[:, -1].clone()  # a view would keep all histograms
 
 
@@ -271,17 +264,17 @@ def _in_parts(
     state: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Run `chunk` tokens at a time; backward runs each part again. Gates are (B, T, C, ...)."""
-    rows, one_sided = [], run.keywords["one_sided"]
-    few = not run.keywords["whole"] and _skips(gates[0], gates[1], gamma, one_sided)
+    rows = []
+    few = not run.keywords["whole"] and _skips(gates[0], gates[1], gamma)
     again = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
     part = _Part.apply if few else again
     for reset, moves, *copied in zip(*(torch.split(x, chunk, 1) for x in gates), strict=True):
         _, t, _, j = moves.shape
-        bins = grown(state.shape[-1], t, j, one_sided)
-        skip = 0 if one_sided else (table.shape[0] - bins) // 2
+        bins = grown(state.shape[-1], t, j)
+        skip = (table.shape[0] - bins) // 2
         own = table[skip : skip + bins]
         if copied:
-            copied[1] = copied[1][..., : tokens_seen(bins, j, one_sided)]
+            copied[1] = copied[1][..., : tokens_seen(bins, j)]
         e, state = part(run, reset, moves, gamma, own, state, *copied)
         rows.append(e)
     return torch.cat(rows, 1), state

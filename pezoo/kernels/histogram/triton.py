@@ -18,19 +18,19 @@ from pezoo.kernels.histogram.reference import grown
 
 
 class Scan(Kernel):
-    """The results of `shares`, eps, one_sided, 1 -> h (B, T, C, L)."""
+    """The results of `shares`, eps, 1 -> h (B, T, C, L)."""
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Tensor:
-        *inputs, eps, one_sided, _ = args  # all cursors copy, or none
+        *inputs, eps, _ = args  # all cursors copy, or none
         # eps as a tensor: a number would be passed as float32
         inputs = [*(x.contiguous() for x in inputs), inputs[0].new_full((1,), eps)]
         start, kept, _, source, gamma, _ = inputs
         b, t, c, j = kept.shape
         first = start.shape[-1]
-        last = grown(first, t, j, one_sided)
+        last = grown(first, t, j)
         h: Tensor = kept.new_empty(b, t, c, last)
-        sizes = t, c, source.shape[-1], first, last, j, one_sided, gamma.numel() > 0
+        sizes = t, c, source.shape[-1], first, last, j, gamma.numel() > 0
         _forward[b * c,](*inputs, h, *sizes, triton.next_power_of_2(last))
         ctx.save_for_backward(*inputs, h)
         ctx.sizes = sizes
@@ -46,7 +46,7 @@ class Scan(Kernel):
         block = triton.next_power_of_2(last)
         rows = h.shape[0] * h.shape[2]
         _backward[rows,](*inputs, h, grad.contiguous(), wide, *grads, *ctx.sizes, block)
-        return *grads, None, None, None
+        return *grads, None, None
 
 
 def _compile(function: Any) -> Any:
@@ -56,17 +56,16 @@ def _compile(function: Any) -> Any:
 
 
 @_compile
-def _span(t, steps, last, moves: tl.constexpr, one_sided: tl.constexpr):  # type: ignore[no-untyped-def]
+def _span(t, steps, last, moves: tl.constexpr):  # type: ignore[no-untyped-def]
     """Return the first bin that can hold mass after t steps, and the one after the last."""
-    margin = (1 if one_sided else moves // 2) * (steps - t)
-    return (0 if one_sided else margin), last - margin
+    margin = moves // 2 * (steps - t)
+    return margin, last - margin
 
 
 @_compile
-def _origin(steps, first, moves: tl.constexpr, one_sided: tl.constexpr):  # type: ignore[no-untyped-def]
+def _origin(steps, first, moves: tl.constexpr):  # type: ignore[no-untyped-def]
     """Return the bin of offset 0, and the number of tokens before the first."""
-    zero = 0 if one_sided else first // 2 + moves // 2 * steps
-    return zero, (first - 1 if one_sided else first // (moves - 1))
+    return first // 2 + moves // 2 * steps, first // (moves - 1)
 
 
 @_compile
@@ -78,7 +77,7 @@ def _step(j: tl.constexpr, moves: tl.constexpr):  # type: ignore[no-untyped-def]
 @_compile
 def _move(  # type: ignore[no-untyped-def]
     d, before, low, high, kept, fresh, source, sources, zero, seen,
-    moves: tl.constexpr, one_sided: tl.constexpr,
+    moves: tl.constexpr,
 ):  # fmt: skip
     """Move and copy: return bins d of the new and the old histogram, and the old one's mass.
 
@@ -91,10 +90,7 @@ def _move(  # type: ignore[no-untyped-def]
         step = _step(j, moves)
         start, share = d - step, tl.load(kept + j)
         there = tl.load(before + start, mask=(start >= low) & (start < high), other=0.0)
-        target = tl.maximum(zero + step, 0) if one_sided else zero + step
-        new += share * there + tl.where(d == target, tl.load(fresh + j), 0.0) * mass
-        if one_sided and step < 0:  # mass that would move below offset 0 stays there
-            new += tl.where(d == 0, share * here, 0.0)
+        new += share * there + tl.where(d == zero + step, tl.load(fresh + j), 0.0) * mass
     token = d - zero - 1
     count = tl.minimum(sources, seen)
     new += tl.load(source + token, mask=(token >= 0) & (token < count), other=0.0)
@@ -104,20 +100,20 @@ def _move(  # type: ignore[no-untyped-def]
 @_compile
 def _forward(  # type: ignore[no-untyped-def]
     start, kept, fresh, source, gamma, eps, out, steps, cursors, sources, first, last,
-    moves: tl.constexpr, one_sided: tl.constexpr, sharp: tl.constexpr, block: tl.constexpr,
+    moves: tl.constexpr, sharp: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     d = tl.arange(0, block)
-    zero, seen = _origin(steps, first, moves, one_sided)
+    zero, seen = _origin(steps, first, moves)
     at = row // cursors * steps * cursors + row % cursors
-    low, high = _span(0, steps, last, moves, one_sided)
+    low, high = _span(0, steps, last, moves)
     before = start + row * first - low
     for t in range(steps):
         new, _, _ = _move(
             d, before, low, high, kept + at * moves, fresh + at * moves, source + at * sources,
-            sources, zero, seen + t + 1, moves, one_sided,
+            sources, zero, seen + t + 1, moves,
         )  # fmt: skip
-        low, high = _span(t + 1, steps, last, moves, one_sided)
+        low, high = _span(t + 1, steps, last, moves)
         live = (d >= low) & (d < high)
         if sharp:
             power = tl.where(live, tl.load(gamma + row) * tl.log(new + tl.load(eps)), -float("inf"))
@@ -132,7 +128,7 @@ def _forward(  # type: ignore[no-untyped-def]
 @_compile
 def _unmove(  # type: ignore[no-untyped-def]
     d, g, here, mass, wide, kept, fresh, d_kept, d_fresh, zero, last,
-    moves: tl.constexpr, one_sided: tl.constexpr,
+    moves: tl.constexpr,
 ):  # fmt: skip
     """Compute the gradients of the old histogram's bins d, and of the move's shares.
 
@@ -143,8 +139,6 @@ def _unmove(  # type: ignore[no-untyped-def]
     carry = tl.zeros_like(g)
     for j in tl.static_range(moves):
         end = d + _step(j, moves)
-        if one_sided:
-            end = tl.maximum(end, 0)
         there = tl.load(wide + end, mask=(end >= 0) & (end < last), other=0.0)
         tl.store(d_kept + j, tl.sum(there * here, 0))
         got = tl.sum(tl.where(d == zero, there, 0.0), 0)
@@ -158,27 +152,27 @@ def _unmove(  # type: ignore[no-untyped-def]
 def _backward(  # type: ignore[no-untyped-def]
     start, kept, fresh, source, gamma, eps, out, grad, wide,
     d_start, d_kept, d_fresh, d_source, d_gamma, steps, cursors, sources, first, last,
-    moves: tl.constexpr, one_sided: tl.constexpr, sharp: tl.constexpr, block: tl.constexpr,
+    moves: tl.constexpr, sharp: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     d = tl.arange(0, block)
-    zero, seen = _origin(steps, first, moves, one_sided)
+    zero, seen = _origin(steps, first, moves)
     wide += row * last
     carry = tl.zeros([block], dtype=out.dtype.element_ty)
     power = tl.zeros([block], dtype=out.dtype.element_ty)
     at = row // cursors * steps * cursors + row % cursors + (steps - 1) * cursors
     for i in range(steps):
         t = steps - 1 - i
-        low, high = _span(t + 1, steps, last, moves, one_sided)
+        low, high = _span(t + 1, steps, last, moves)
         live = (d >= low) & (d < high)
         g = tl.load(grad + at * last + d, mask=live, other=0.0) + carry
-        low, high = _span(t, steps, last, moves, one_sided)
+        low, high = _span(t, steps, last, moves)
         before = out + (at - cursors) * last
         if t == 0:
             before = start + row * first - low
         new, here, mass = _move(
             d, before, low, high, kept + at * moves, fresh + at * moves, source + at * sources,
-            sources, zero, seen + t + 1, moves, one_sided,
+            sources, zero, seen + t + 1, moves,
         )  # fmt: skip
         if sharp:
             h = tl.load(out + at * last + d, mask=live, other=0.0)
@@ -192,11 +186,11 @@ def _backward(  # type: ignore[no-untyped-def]
         tl.store(d_source + at * sources + token, g, mask=used)
         carry = _unmove(
             d, g, here, mass, wide, kept + at * moves, fresh + at * moves, d_kept + at * moves,
-            d_fresh + at * moves, zero, last, moves, one_sided,
+            d_fresh + at * moves, zero, last, moves,
         )  # fmt: skip
         carry = tl.where((d >= low) & (d < high), carry, 0.0)
         at -= cursors
-    low, high = _span(0, steps, last, moves, one_sided)
+    low, high = _span(0, steps, last, moves)
     tl.store(d_start + row * first + d - low, carry, mask=(d >= low) & (d < high))
     if sharp:
         tl.store(d_gamma + row, tl.sum(power, 0))

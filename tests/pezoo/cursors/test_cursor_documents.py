@@ -14,7 +14,7 @@ QUIET = "gate_noise=0,state_noise=0"
 TEXTS = [
     "prism_2025(cursors=1,d_pe=4,hidden=5,controller=gru,state_noise=0.5,gate_noise=0.5)",
     "prism_2025(cursors=1,d_pe=4,hidden=5,controller=latch,copy_every=1,gamma=1.5)",
-    "prism_2025(cursors=2,d_pe=4,hidden=5,controller=latch,support=one_sided,absolute=true)",
+    "prism_2025(cursors=2,d_pe=4,hidden=5,controller=latch)",
     f"prism_spectral(cursors=1,d_pe=4,hidden=5,controller=latch,window=2,copy_every=2,{QUIET})",
 ]
 LENGTHS = ((3, 1, 5), (7, 2))  # of each row's documents

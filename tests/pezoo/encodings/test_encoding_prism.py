@@ -38,7 +38,7 @@ def oracle(prism, x, q, k, layer):
     """Algorithms 2 to 4 and Equation 9, one number at a time, from the gates of the module."""
     b, t, _ = x.shape
     shape, own, (cursors,) = prism.shape, prism.options, prism.layers
-    c_all, d_pe = own.cursors + own.absolute, own.d_pe
+    d_pe = own.d_pe
     ctx = Pass(pos=torch.arange(t)[None], x=x)
     reset, moves = cursors.gates(cursors.features(x, ctx), ctx)
     gates = [gate.tolist() for gate in (reset, moves[..., 0], moves[..., 1])]
@@ -56,8 +56,7 @@ def oracle(prism, x, q, k, layer):
             for offset, mass in h.items():
                 for start, share in ((offset, 1 - r), (0, r)):
                     for move, chance in ((1, up), (-1, down), (0, 1 - up - down)):
-                        end = start + move if own_support == "symmetric" else max(start + move, 0)
-                        new[end] = new.get(end, 0) + mass * share * chance
+                        new[start + move] = new.get(start + move, 0) + mass * share * chance
             if gamma is not None:
                 raised = {d: (p + cursors.scan.eps) ** gamma[cursor] for d, p in new.items()}
                 new = {d: p / sum(raised.values()) for d, p in raised.items()}
@@ -66,7 +65,7 @@ def oracle(prism, x, q, k, layer):
         return rows
 
     def streams(row, side, head):  # [t][c][d_pe]
-        positions, ahead = [], [0.0] * c_all
+        positions, ahead = [], [0.0] * own.cursors
         if prism.lead is not None and side == 0:
             ahead = prism.lead[layer, head].tolist()
         for c in range(own.cursors):
@@ -78,16 +77,10 @@ def oracle(prism, x, q, k, layer):
             for c, rows in enumerate(positions):
                 waves = [[p * v for v in wave(d + ahead[c])] for d, p in rows[step].items()]
                 e.append([sum(column) for column in zip(*waves, strict=True)])
-            if own.absolute:
-                e.append([0.0 if own.ablate_absolute else v for v in wave(step + ahead[-1])])
-            if own.norm == "scale":
-                factor = math.sqrt(2 / c_all)
-            else:
-                factor = math.sqrt(d_pe) / math.sqrt(sum(v * v for one in e for v in one))
+            factor = math.sqrt(d_pe) / math.sqrt(sum(v * v for one in e for v in one))
             out.append([[v * factor for v in one] for one in e])
         return out
 
-    own_support = "one_sided" if cursors.scan.one_sided else "symmetric"
     logits = torch.zeros(b, shape.n_heads, t, t, dtype=D)
     for row in range(b):
         for head in range(shape.n_heads):
@@ -97,27 +90,21 @@ def oracle(prism, x, q, k, layer):
                 for j in range(t):
                     content = float(q[row, head, i] @ k[row, head, j]) / math.sqrt(shape.d_head)
                     position = 0.0
-                    for c in range(c_all):
+                    for c in range(own.cursors):
                         terms = [a * z for a, z in zip(e_q[i][c], e_k[j][c], strict=True)]
                         inner = sum(terms)
                         if prism.top_weight is not None:
                             more = float(prism.top_weight[layer, head, c]) - 1
                             inner += more * (terms[0] + terms[d_pe // 2])
                         position += abs(float(prism.alpha[layer, head, c])) * inner
-                    position /= math.sqrt(c_all * d_pe)
+                    position /= math.sqrt(own.cursors * d_pe)
                     logits[row, head, i, j] = mu * content + (1 - mu) * position
     return logits
 
 
-@pytest.mark.parametrize("norm", ["frobenius", "scale"])
-@pytest.mark.parametrize("absolute", [False, True, "ablated"])
 @pytest.mark.parametrize("gamma", [1.0, 2.0])
-@pytest.mark.parametrize("support", ["symmetric", "one_sided"])
-def test_the_score_is_equation_9(norm, absolute, gamma, support):
-    ablated = absolute == "ablated"
-    prism = tiny(
-        norm=norm, absolute=bool(absolute), ablate_absolute=ablated, gamma=gamma, support=support
-    )
+def test_the_score_is_equation_9(gamma):
+    prism = tiny(gamma=gamma)
     x = torch.randn(2, 5, 6, dtype=D)
     q, k = torch.randn(2, 2, 2, 5, 4, dtype=D).unbind(0)
     with torch.no_grad():
@@ -126,14 +113,9 @@ def test_the_score_is_equation_9(norm, absolute, gamma, support):
             torch.testing.assert_close(got, want, atol=1e-6, rtol=1e-5)  # sinusoids are float32
 
 
-@pytest.mark.parametrize("norm", ["frobenius", "scale"])
-@pytest.mark.parametrize("absolute", [False, True])
 @pytest.mark.parametrize(("learned", "without"), [("top_weight", 1.0), ("lead", 0.0)])
-def test_a_pair_may_have_a_weight_for_the_highest_frequency_and_a_lead(
-    learned, without, absolute, norm
-):
-    options = {"absolute": absolute, "norm": norm, "top_weight": 4.0}
-    prism = tiny(**options, lead=learned == "lead")
+def test_a_pair_may_have_a_weight_for_the_highest_frequency_and_a_lead(learned, without):
+    prism = tiny(top_weight=4.0, lead=learned == "lead")
     own = getattr(prism, learned)
     assert own.shape == prism.alpha.shape
     (group,) = prism.param_groups()
@@ -142,7 +124,7 @@ def test_a_pair_may_have_a_weight_for_the_highest_frequency_and_a_lead(
     x = torch.randn(2, 5, 6, dtype=D)
     q, k = torch.randn(2, 2, 2, 5, 4, dtype=D).unbind(0)
     with torch.no_grad():
-        plain = tiny(**options) if learned == "lead" else tiny(absolute=absolute, norm=norm)
+        plain = tiny(top_weight=4.0) if learned == "lead" else tiny()
         assert plain.load_state_dict(prism.state_dict(), strict=False).unexpected_keys == [learned]
         own.fill_(without)
         torch.testing.assert_close(score(prism, x, q, k, 1), score(plain, x, q, k, 1))
@@ -170,7 +152,6 @@ def test_the_penalty():
     prism.penalty().backward()
     assert recurrent.grad.abs().max() > 0
     assert PRISM(SMALL, orthogonal=0.25).penalty() is None
-    assert tiny(orthogonal=0.25, w_hh="orthogonal").penalty() is None
 
 
 def test_sharpness_starts_at_gamma():
@@ -187,8 +168,6 @@ def test_sharpness_starts_at_gamma():
         ({"cursors": 0}, "cursors"),
         ({"d_pe": 7}, "even"),
         ({"gamma": 0.5}, "gamma must be at least 1"),
-        ({"norm": "scaled"}, "did you mean scale"),
-        ({"support": "left"}, "unknown support .left."),
         ({"similarity": "cosin"}, "did you mean cosine"),
         ({"controller": "lstm"}, "unknown controller 'lstm'"),
         ({"controller": "latch", "window": 0}, "window must be at least 1"),
@@ -204,9 +183,6 @@ def test_sharpness_starts_at_gamma():
         ({"gate_scale": 0.0}, "gate_scale must be above 0"),
         ({"gate_noise": -0.5}, "gate_noise must be at least 0"),
         ({"state_noise": -0.5}, "state_noise must be at least 0"),
-        ({"w_hh": "orthonormal"}, "did you mean orthogonal"),
-        ({"w_hh": "orthogonal", "controller": "latch"}, "needs a recurrence"),
-        ({"ablate_absolute": True}, "ablate_absolute needs absolute"),
         ({"orthogonal": -1.0}, "orthogonal must be at least 0"),
     ],
 )

@@ -43,7 +43,6 @@ def score(encoding, x, pos=None, mode=None):
     "options",
     [
         {},
-        {"norm": "scale", "absolute": True},
         {"copy_every": 2},
         {"copy_every": 2, "copy_gate": True, "alpha": 1.5, "query_bias": 1.0},
         {"controller": "latch", "before": "0+1"},
@@ -93,6 +92,6 @@ def test_large_strides_move_by_their_size():
 def test_its_defaults_are_prisms_without_leads():
     one, two = vars(PRISM(SHAPE).options), vars(PRISMSpectral(SHAPE).options)
     differing = {name for name in one.keys() | two.keys() if one.get(name) != two.get(name)}
-    assert differing == {"lead", "gamma", "eps", "support"}
+    assert differing == {"lead", "gamma", "eps"}
     with pytest.raises(ValueError, match="stride must be at least 1"):
         PRISMSpectral(SHAPE, stride=0)

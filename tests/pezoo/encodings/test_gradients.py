@@ -19,8 +19,7 @@ SMALL = {
 VARIANTS = [
     "kerple(form=power)", "shaw(clip=1)", "t5(buckets=4,max_distance=5,bidirectional=true)",
     "stick_breaking(rest=itself)", "pope(start=uniform)", "asentmax(alpha=1.25):alibi",
-    *(f"prism_2025(cursors=1,d_pe=4,hidden=2,eps=0.001,norm={norm},lead=true)"
-      for norm in ("frobenius", "scale")),
+    "prism_2025(cursors=1,d_pe=4,hidden=2,eps=0.001,lead=true)",
 ]  # fmt: skip
 
 

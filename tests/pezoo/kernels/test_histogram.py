@@ -15,7 +15,7 @@ D = torch.float64
 NUMBA = pytest.param("numba", marks=pytest.mark.skipif(not installed("numba"), reason="no numba"))
 each = pytest.mark.parametrize("backend", ["reference", NUMBA])  # triton: test_histogram_triton.py
 fast = pytest.mark.parametrize("backend", [NUMBA])
-kinds = pytest.mark.parametrize("kind", [0, 1, 2])
+kinds = pytest.mark.parametrize("kind", [1, 2])
 
 
 def draw(
@@ -23,17 +23,16 @@ def draw(
 ):  # fmt: skip
     """Random arguments of histogram_scan, which all want gradients; a state of `state` tokens.
 
-    kind is the largest step, or 0 for one-sided histograms.
+    kind is the largest step.
     """
-    one_sided, stride = kind == 0, max(kind, 1)
     draws = torch.Generator().manual_seed(seed)
 
     def random(*size):
         return torch.randn(size, generator=draws, dtype=D)
 
-    logits = sharp * random(b, t, c, 2 + 2 * stride)
+    logits = sharp * random(b, t, c, 2 + 2 * kind)
     power = 1 + 2 * torch.rand(c, generator=draws, dtype=D) if gamma else None
-    bins = state + 1 if one_sided else 2 * stride * state + 1
+    bins = 2 * kind * state + 1
     start = random(b, c, bins).softmax(-1) if state else None
     branch = None
     if copy:
@@ -53,7 +52,6 @@ def draw(
         "gamma": leaf(power),
         "state": leaf(start),
         "copy": branch and Copy(*map(leaf, branch)),
-        "one_sided": one_sided,
     }
 
 
@@ -73,7 +71,7 @@ arguments = st.fixed_dictionaries(
         "gamma": st.booleans(),
         "state": st.sampled_from([0, 1, 2, 7]),
         "copy": st.booleans(),
-        "kind": st.integers(0, 3),
+        "kind": st.integers(1, 3),
         "sharp": st.sampled_from([0.1, 1.0, 10.0]),
     }
 )
@@ -83,11 +81,11 @@ def plain(given, eps, row, cursor):
     """One cursor's histograms as dictionaries, from Algorithm 1 read line by line."""
     resets, moves = (given[key][row, :, cursor].tolist() for key in ("reset", "moves"))
     stride = len(moves[0]) // 2
-    gamma, copy, one_sided = given["gamma"], given["copy"], given["one_sided"]
+    gamma, copy = given["gamma"], given["copy"]
     h, first = {0: 1.0}, 0
     if given["state"] is not None:
         masses = given["state"][row, cursor].tolist()
-        first = 0 if one_sided else len(masses) // 2
+        first = len(masses) // 2
         h = {i - first: mass for i, mass in enumerate(masses)}
     rows = []
     for step, (reset, chances) in enumerate(zip(resets, moves, strict=True)):
@@ -95,8 +93,7 @@ def plain(given, eps, row, cursor):
         for offset, mass in h.items():
             for start, share in ((offset, 1 - reset), (0, reset)):
                 for move, chance in zip(steps_of(stride), chances, strict=True):
-                    end = max(start + move, 0) if one_sided else start + move
-                    new[end] = new.get(end, 0.0) + mass * share * chance
+                    new[start + move] = new.get(start + move, 0.0) + mass * share * chance
         if copy is not None:
             none, shares = copy.none[row, step, cursor].item(), copy.source[row, step, cursor]
             new = {offset: none * mass for offset, mass in new.items()}
@@ -150,9 +147,8 @@ def test_gradcheck(backend, kind, with_gamma):
 
     def scan(reset, moves, gamma, state, none, source):
         return histogram_scan(
-            reset, moves, gamma, state, 1e-3,
-            copy=Copy(none, source), one_sided=kind == 0, backend=backend,
-        )  # fmt: skip
+            reset, moves, gamma, state, 1e-3, copy=Copy(none, source), backend=backend
+        )
 
     inputs = *(given_[key] for key in ("reset", "moves", "gamma", "state")), *given_["copy"]
     assert torch.autograd.gradcheck(scan, inputs)
@@ -309,7 +305,6 @@ def test_the_reference_has_second_derivatives():
         ({"moves": torch.zeros(2, 4, 3)}, r"moves must be \(2, 4, 3, 3\)"),
         ({"moves": torch.zeros(2, 4, 3, 4)}, "3, 5, ... steps"),
         ({"moves": torch.zeros(2, 4, 3, 1)}, "3, 5, ... steps"),
-        ({"moves": torch.zeros(2, 4, 3, 5), "one_sided": True}, r"moves must be \(2, 4, 3, 3\)"),
         ({"gamma": torch.ones(3), "eps": 0.0}, "eps must be above 0"),
         ({"gamma": torch.ones(2)}, r"gamma must be \(3,\)"),
         ({"gamma": torch.ones(3, dtype=D)}, "gamma must be torch.float32"),

@@ -16,11 +16,11 @@ pytest.importorskip("triton")
 
 D = torch.float64
 pytestmark = pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
-KINDS = 0, 1, 2  # the largest step, 0 for one-sided histograms
+KINDS = 1, 2  # the largest step
 VARIANTS = list(itertools.product((False, True), (False, True), (False, True), KINDS))
 PAIRS = [  # of gamma, state, copy and kind: every two values meet
-    *((True, True, True, 0), (False, False, False, 0), (True, False, False, 1)),
-    *((False, True, True, 1), (False, True, False, 2), (True, False, True, 2)),
+    *((True, False, False, 1), (False, True, True, 1)),
+    *((False, True, False, 2), (True, False, True, 2), (True, True, True, 2), (False,) * 3 + (1,)),
 ]
 
 
@@ -31,9 +31,9 @@ def draw(b, t, c, gamma, state, copy, kind, device="cpu"):
     def leaf(x):
         return x.to(device).requires_grad_()
 
-    moves = torch.randn(b, t, c, 2 * max(kind, 1) + 1, generator=draws, dtype=D).softmax(-1)
+    moves = torch.randn(b, t, c, 2 * kind + 1, generator=draws, dtype=D).softmax(-1)
     seen = 2 if state else 0
-    first = 1 + (2 * kind or 1) * seen
+    first = 1 + 2 * kind * seen
     start = torch.rand(b, c, first, generator=draws, dtype=D).softmax(-1) if state else None
     branch = None
     if copy:
@@ -48,7 +48,6 @@ def draw(b, t, c, gamma, state, copy, kind, device="cpu"):
         "gamma": leaf(1 + torch.rand(c, generator=draws, dtype=D)) if gamma else None,
         "state": None if start is None else leaf(start),
         "copy": branch,
-        "one_sided": kind == 0,
     }
 
 
@@ -73,9 +72,8 @@ def compare_interpreted():
     for size, variant in itertools.product(SIZES, PAIRS):
         given = draw(*size, *variant)
         want = histogram_scan(**given, backend="reference")
-        names = "reset", "moves", "gamma", "state", "copy", "one_sided"
-        *values, copy, one_sided = (given[name] for name in names)
-        got = kernels.Scan.apply(*shares(*values, copy), 1e-8, one_sided, 1)
+        names = "reset", "moves", "gamma", "state", "copy"
+        got = kernels.Scan.apply(*shares(*(given[name] for name in names)), 1e-8, 1)
         agree((got, *gradients(got, given)), (want, *gradients(want, given)), 1e-11)
         print("agrees")
 
@@ -104,8 +102,8 @@ def test_it_compiles_for_a_gpu(name, kind, sharp):
     from pezoo.kernels.histogram import triton as kernels
 
     kernel = getattr(kernels, name)
-    moves = 2 * max(kind, 1) + 1
-    constants = {"moves": moves, "one_sided": kind == 0, "sharp": sharp, "block": 128}
+    moves = 2 * kind + 1
+    constants = {"moves": moves, "sharp": sharp, "block": 128}
     integers = ("steps", "cursors", "sources", "first", "last")
     kinds = dict.fromkeys(kernel.arg_names, f"*{number}") | dict.fromkeys(integers, "i32")
     source = ASTSource(
