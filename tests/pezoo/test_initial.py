@@ -36,14 +36,6 @@ def new(text, seed):
     return pezoo.make(text, SHAPE)
 
 
-@pytest.mark.parametrize("text", [*CURSORS, "fope", "bam"])
-def test_after_one_seed_values_are_those_of_a_new_encoding(text):
-    encoding = built_on_meta(text)
-    torch.manual_seed(3)
-    encoding.reset_parameters()
-    torch.testing.assert_close(values(encoding), values(new(text, 3)), rtol=0, atol=0)
-
-
 @pytest.mark.parametrize("text", CURSORS)
 @pytest.mark.parametrize("children_first", [False, True])
 def test_modules_that_are_reset_in_turn_have_the_same_distribution(text, children_first):

@@ -8,7 +8,6 @@ import torch
 
 from harness import tasks
 from harness.settings.protocol import load_protocol, resolve
-from harness.tasks.testing import check_task
 from leaderboard.papers.paper import lines_of, read
 from pezoo.registry import make
 from pezoo.spec import parse
@@ -20,23 +19,6 @@ def drawn(name, length, batch=4000, seed=0):
     made = task.sample(torch.Generator().manual_seed(seed), batch, length)
     both = zip(made.prompt, made.target, strict=True)
     return [(task.vocab.decode(p)[:-1], task.vocab.decode(t)) for p, t in both]
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("majority(symbols=2)", "majority(symbols=5)", "binary_majority(strings=3)"),
-        *("binary_majority(strings=4)", "unique_copy(symbols=30)", "parity_check(ones=uniform)"),
-    ],
-)
-def test_contract_with_options(name):
-    check_task(tasks.make(name), lengths=(1, 2, 3, 4, 6, 8, 12))
-
-
-@pytest.mark.parametrize("name", ["majority(symbols=1)", "binary_majority(strings=0)"])
-def test_impossible_options(name):
-    with pytest.raises(ValueError, match=r"must be"):
-        tasks.make(name)
 
 
 def test_strings_of_letters_without_a_tie_are_equally_likely():

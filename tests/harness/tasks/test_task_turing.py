@@ -217,11 +217,6 @@ def test_a_machine_of_a_file_keeps_the_contract(increment, steps, form):
     check_task(tasks.make(f"turing_machine(file=mine.toml,steps={steps},format={form})"))
 
 
-@pytest.mark.parametrize("options", ["machine=9", "steps=4", "steps=3,format=plain"])
-def test_random_machines_keep_the_contract(options):
-    check_task(tasks.make(f"turing_machine({options})"), lengths=(1, 2, 7))
-
-
 @settings(max_examples=40)
 @given(number=st.integers(0, 50), seed=SEEDS, length=st.integers(2, 20))
 def test_every_step_of_a_machine_follows_its_table(number, seed, length):

@@ -14,6 +14,21 @@ WITH_OPTIONS += ["multiplication(square=true)"]
 WITH_OPTIONS += ["addition(cot=false)", "addition(cot=false,aligned=20)", "copy(aligned=20)"]
 WITH_OPTIONS += [f"{name}(aligned=20)" for name in ("parity", "multiplication_1n", "division_n1")]
 ALL = [*tasks.names(), *WITH_OPTIONS]
+OTHER_SIZES = [
+    *("mqar(keys=8,values=4)", "mqmtar(letters=4)", "flip_flop(ignore=0.1)", "sort(symbols=30)"),
+    *("indirect_index(reach=1)", "local_count(reps=3)", "dyck(kinds=2,depth=2)"),
+    *("alternation(k=2)", "alternation(k=9)", "majority(symbols=2)", "majority(symbols=5)"),
+    *("binary_majority(strings=3)", "binary_majority(strings=4)", "unique_copy(symbols=30)"),
+    *("parity_check(ones=uniform)", "ngram_copy(n=2)", "ngram_copy(repeats=1)"),
+    *("ngram_copy(n=2,repeats=3)", "turing_machine(machine=9)", "turing_machine(steps=4)"),
+    "turing_machine(steps=3,format=plain)",
+]
+IMPOSSIBLE = [
+    *("mqar(keys=4)", "mqmtar(letters=40)", "flip_flop(ignore=1.0)", "indirect_index(reach=0)"),
+    *("sort(symbols=1)", "local_count(reps=20)", "dyck(kinds=5)", "alternation(k=1)"),
+    *("majority(symbols=1)", "binary_majority(strings=0)", "ngram_copy(n=1)"),
+    "ngram_copy(repeats=-1)",
+]
 SOLVED = [name for name in ALL if tasks.make(name).determined]
 
 
@@ -24,6 +39,17 @@ def bare(task, row):
 @pytest.mark.parametrize("name", ALL)
 def test_contract(name):
     check_task(tasks.make(name))
+
+
+@pytest.mark.parametrize("name", OTHER_SIZES)
+def test_contract_with_other_sizes(name):
+    check_task(tasks.make(name), lengths=(1, 2, 3, 4, 6, 8, 12))
+
+
+@pytest.mark.parametrize("name", IMPOSSIBLE)
+def test_impossible_options(name):
+    with pytest.raises(ValueError, match="must be"):
+        tasks.make(name)
 
 
 @pytest.mark.parametrize("name", SOLVED)

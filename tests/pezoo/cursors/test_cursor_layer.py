@@ -337,6 +337,14 @@ def test_later_layers_of_cursors_read_the_residual_stream(cls):
     torch.testing.assert_close(keys, want[:, :, 1].flatten(-2))
 
 
+@pytest.mark.parametrize("cls", KINDS)
+def test_a_second_derivative_that_is_not_there_is_said(cls):
+    x = torch.randn(1, 4, 6, dtype=D, requires_grad=True)
+    (first,) = torch.autograd.grad(logits(tiny(cls), x).sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        first.square().sum().backward()
+
+
 def test_frequency_grids():
     cosine = CursorOptions(d_pe=8, similarity="cosine", base=10_000.0).frequencies()
     torch.testing.assert_close(cosine, torch.tensor([1.0, 0.1, 0.01, 0.001]))
