@@ -6,16 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
-from pathlib import Path
 from statistics import fmean
 
 from leaderboard.escape import command_text
 from leaderboard.record.schema import Cost, Lesson, Record, Scores
 
 FIRST = datetime(2026, 11, 21, 4, 54, 37, tzinfo=UTC)  # the first commit: no run is older
-# Runs from before data_hash, five of the costs and wrong answers were recorded, and those kept of
-# earlier versions of an encoding or task. A list, as dates can be invented.
-EARLIEST = frozenset(Path(__file__).with_name("earliest.txt").read_text("utf-8").split())
 SLACK = 2.0  # for threads that torch did not start
 STEP = 1e-4  # seconds, of which no training step takes fewer
 PER_THREAD, PER_DEVICE = 1e12, 1e15  # operations a second: ten times what a thread has reached
@@ -41,7 +37,7 @@ def refusals(record: Record) -> Iterator[str]:
     known = {name: getattr(record, name) for name in ("data_hash", "backbone_hash", "chance")}
     known |= {f"cost.{one.name}": getattr(record.cost, one.name) for one in fields(Cost)}
     missing = [name for name, value in known.items() if value is None]
-    yield from (f"{name} is missing" for name in missing if record.run not in EARLIEST)
+    yield from (f"{name} is missing" for name in missing)
     yield from _learning(record)
     yield from _lengths(record)
     for mode, scores in record.by_mode.items():

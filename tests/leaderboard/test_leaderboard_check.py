@@ -338,22 +338,8 @@ def test_runs_of_one_seed_share_data_and_initial_weights(raw, save, what):
     assert check([save(one, longer)]).refused == ()
 
 
-def test_only_the_earliest_records_lack_costs(save):
-    """A date does not excuse it: dates can be invented."""
-    folder = (
-        "quick+344ccd/copy/prism_spectral-alpha-1-0-controller-gru-copy_every-0-copy_ga-32153f6e"
-    )
-    old = next(
-        raw for raw in map(json.loads, (p.read_text() for p in (RECORDS / folder).glob("*")))
-        if not raw.get("data_hash")
-    )  # fmt: skip
-    assert check([save(old)]).refused == ()
-    new = changed(old, {"seed": 99, "config.seed": 99})
-    (line,) = check([save(new)]).refused
-    assert "data_hash is missing; also cost.tokens is missing" in line
-
-
 def test_what_a_run_draws_is_named(raw, save):
+    """Of every record: those of the earliest code, which lacked some, were made anew."""
     for name in ("data_hash", "backbone_hash", "chance"):
         (line,) = check([save(raw() | {name: None})]).refused
         assert line.endswith(f": {name} is missing")

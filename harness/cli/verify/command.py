@@ -19,7 +19,6 @@ from harness.cli.verify.build import Facts, encoding_of
 from harness.model.transformer import shape_of
 from harness.settings.protocol import Request, resolve
 from harness.settings.sweep import Sweep, possible_configs, sweep_configs
-from leaderboard.record.refusals import EARLIEST
 from leaderboard.record.schema import Record
 from leaderboard.record.tuning import MARK, best, cells
 from leaderboard.stats.tables import flat
@@ -97,7 +96,7 @@ def config_faults(own: RunConfig, text: str, protocols: tuple[Path, ...]) -> Ite
     configs = _configs(text, protocols, own.task, own.encoding)
     for name in VERSIONS:
         given, newest = getattr(own, name), getattr(configs[0][0], name)
-        if given != newest and own.hash not in EARLIEST:  # nothing of it could be recomputed
+        if given != newest:  # nothing of it could be recomputed
             yield f"{name} is {given}: the code is at {newest}"
     device = own.device if typed["device"] == "auto" else typed["device"]
     differing = min((_differing(own, *made, device) for made in configs), key=len)

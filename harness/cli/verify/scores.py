@@ -15,7 +15,6 @@ from harness.settings.protocol import sample_count, token_count
 from harness.tasks.base import Task
 from harness.training.evaluate import WRONG, examples, method, text
 from leaderboard.escape import shown
-from leaderboard.record.refusals import EARLIEST
 from leaderboard.record.schema import Record, Score
 from pezoo.base import Context, Encoding, PositionError
 
@@ -39,7 +38,7 @@ def score_faults(record: Record, task: Task, encoding: Encoding | None) -> Itera
     for place, name, scores, times in tested:
         test = tests.get(name, own)
         answers = own.track != "text" and place.endswith(".last")
-        kept = None if record.run in EARLIEST else WRONG * answers
+        kept = WRONG * answers
         asked = [one for one in scores if one.length in test.eval.lengths]
         for score in asked:
             bits = bits_faults(score, test, asked)
@@ -54,7 +53,7 @@ def _size(task: Task, test: Eval, length: int) -> int:
 
 
 def _score(
-    score: Score, config: RunConfig, encoding: Encoding | None, times: int, kept: int | None
+    score: Score, config: RunConfig, encoding: Encoding | None, times: int, kept: int
 ) -> Iterator[str]:
     """Compare a score with its test; without an encoding of its version, with the test set."""
     task = task_of(config.task)
@@ -90,10 +89,10 @@ def _test(config: RunConfig, length: int) -> tuple[int, int, int, bool] | None:
     return len(sizes), int(sizes.sum()), int(sizes.max()), seen
 
 
-def _wrong(score: Score, config: RunConfig, most: int | None) -> Iterator[str]:
+def _wrong(score: Score, config: RunConfig, most: int) -> Iterator[str]:
     """Compare the wrong answers with the test set: they are its first ones, in its order."""
     own, wrong = score.wrong, (score.count or 0) - (score.correct or 0)
-    if most is not None and len(own) != min(most, wrong):
+    if len(own) != min(most, wrong):
         yield f"{len(own)} wrong answers, expected {min(most, wrong)}"
     rows, at = _texts(config, score.length) if own else (), 0
     for answer in own:
