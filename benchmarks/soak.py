@@ -154,13 +154,15 @@ def _train(config: RunConfig, root: Path, pipe: Connection) -> None:
     save = RunFolder.save
 
     def told(folder: RunFolder, trainer: Trainer, curve: dict[str, Any]) -> None:
-        pipe.send(("saving", trainer.step))
+        own = folder.config == config  # not that of the run to start from
+        pipe.send(("saving", trainer.step * own))
         save(folder, trainer, curve)
-        pipe.send(("saved", trainer.step))
+        pipe.send(("saved", trainer.step * own))
 
     RunFolder.save = told  # type: ignore[method-assign, assignment]
     pipe.send(("started", 0))
-    execute(config, root, "soak", lambda event: None)
+    for one in (config.first, config):
+        execute(one, root, "soak", lambda event: None)
     pipe.send(("finished", config.train.steps))
 
 

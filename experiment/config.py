@@ -92,7 +92,7 @@ class Settings(BaseModel):
         values: dict[str, Any] = handler(self)
         for name, default in _defaults(type(self)):
             if getattr(self, name) == default:  # of the field: JSON has no tuples
-                del values[name]
+                values.pop(name, None)
         return values
 
 

@@ -229,6 +229,7 @@ class Encoding(Extras, Remade):
 
     max_len: int | None = None  # positions 0..max_len-1; beyond them draw raises PositionError
     prefix_stable: bool = True  # False: later tokens change earlier values
+    reads_length: bool = False  # True: only by their number, which a Plan's length settles
     relative: bool = False  # True: shifting every position changes nothing
     reads_distance: bool = False  # True: reads ctx.distance(), never ctx.pos
     order_blind: bool = False  # True: the order of the earlier tokens changes nothing

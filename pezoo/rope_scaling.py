@@ -4,7 +4,8 @@ Each function takes the frequencies w_m = base^(-2m/K), m = 0..K/2-1, and return
 the attention factor, by which q and k are both multiplied. The functions and their options are the
 types and the keys of transformers' `rope_parameters`; `ntk`, `clipped` and
 `in_distribution` are ours. L stands for
-original_max_position_embeddings, the length in training; s for factor.
+original_max_position_embeddings, the length in training; s for factor. With factor=auto s is the
+smallest power of two for which s L holds the text: texts of up to L tokens are left alone.
 
 >>> w = torch.tensor([1.0, 0.1])
 >>> linear(w, factor=4.0)
@@ -23,7 +24,8 @@ from torch import Tensor
 from pezoo.base import Shape
 from pezoo.spec import choice, parse
 
-Scaled = tuple[Tensor, float]
+Scaled = tuple[Tensor, float | Tensor]
+AUTO, POWERS = "auto", 16  # factor=auto is at most 2^(POWERS - 1)
 TRAINED = "original_max_position_embeddings"
 _SHARES = "mscale", "mscale_all_dim"  # of the attention factor of yarn
 
@@ -242,7 +244,8 @@ def read(rope_parameters: Mapping[str, Any] | str) -> dict[str, Any]:
         choice("key of rope_parameters", name, _known())
     if type(found.get("truncate", True)) is not bool:
         raise ValueError(f"truncate must be true or false, got {found['truncate']!r}")
-    for name in found.keys() - {"rope_type", "truncate"}:
+    auto = {"factor"} if found.get("factor") == AUTO else set()
+    for name in found.keys() - {"rope_type", "truncate"} - auto:
         listed, value = name in ("short_factor", "long_factor"), found[name]
         numbers: Any = value if listed and isinstance(value, tuple | list) else [value]
         least = 0 if name in _SHARES else math.ulp(0)
@@ -263,6 +266,11 @@ def choose(rope_parameters: Mapping[str, Any], shape: Shape) -> Callable[..., Sc
     own = dict(rope_parameters)
     kind = own.pop("rope_type")
     parameters = _options(kind)
+    if own.get("factor") == AUTO:
+        if "length" in parameters:
+            raise ValueError(f"rope_type={kind} reads the length itself: factor must be a number")
+        each = [choose({**rope_parameters, "factor": 2.0**n}, shape) for n in range(POWERS)]
+        return partial(_by_length, each, own.get(TRAINED) or shape.train_len)
     partly = "partial_rotary_factor" in parameters
     if not partly and own.pop("partial_rotary_factor", 1.0) != 1.0:
         raise ValueError(f"rope_type={kind} rotates whole heads: partial_rotary_factor must be 1")
@@ -285,9 +293,20 @@ def choose(rope_parameters: Mapping[str, Any], shape: Shape) -> Callable[..., Sc
     return partial(SCALINGS[kind], **{k: v for k, v in own.items() if k in parameters})
 
 
-def reads_length(kind: str) -> bool:
+def _by_length(
+    each: Sequence[Callable[..., Scaled]], trained: int, w: Tensor, *, length: Tensor
+) -> Scaled:
+    """Return w (B|1, K/2) and the attention factors (B|1,) for texts of `length` (B|1,) tokens."""
+    tables, factors = zip(*(scaled(w) for scaled in each), strict=True)
+    too_short = [length > trained * 2**n for n in range(len(each) - 1)]
+    n = torch.stack(too_short).sum(0)
+    return torch.stack(tables)[n], w.new_tensor(factors)[n]
+
+
+def reads_length(rope_parameters: Mapping[str, Any]) -> bool:
     """Return True if the frequencies depend on the length of the text."""
-    return "length" in _options(kind)
+    kind, factor = rope_parameters["rope_type"], rope_parameters.get("factor")
+    return factor == AUTO or "length" in _options(kind)
 
 
 def _options(kind: str) -> dict[str, inspect.Parameter]:

@@ -27,6 +27,7 @@ from pezoo.registry import make
 CLAIMS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("prefix_stable", "relative", "reads_distance", "order_blind"), all),
     **dict.fromkeys(("stochastic", "causal_only", "needs_scale", "needs_slots"), any),
+    "reads_length": any,
     "oracle": any,
     "control": any,
     "random_distances": all,

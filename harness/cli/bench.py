@@ -41,7 +41,7 @@ MOST_RUNS = 100_000
     help=f"{', '.join(get_args(Attention))}.",
 )
 @options.runs
-@click.option("--known", help="Folder of records whose runs count as done.")
+@click.option("--known", help="Folder of records, or of runs to start from, that count as done.")
 @click.option("--engine", help="local, ray or submitit; ddp under torchrun.  [default: local]")
 @click.option(
     "--jobs", type=click.IntRange(min=1), help="Runs at once.  [default: one per core, up to 2]"
@@ -103,7 +103,8 @@ def bench(asked: SimpleNamespace) -> None:
     folder = Path(asked.runs)
     _bounded(request, sweep)
     configs = request.configs(device, asked.attention)
-    from harness.cli.train import known_records, recorded_command, train, tune
+    from harness.cli.train import known_records, parents, recorded_command, train, tune
+    from harness.runs.folder import RunFolder
     from harness.settings.sweep import possible_configs, sweep_configs
 
     kinds = sweep_configs(sweep, configs) + possible_configs(sweep, configs) if sweep else configs
@@ -115,6 +116,8 @@ def bench(asked: SimpleNamespace) -> None:
     if asked.dry_run:
         _print_forecast(asked, waiting, sweep, engine)
         return
+    for run in parents(waiting, folder) if asked.known else ():
+        RunFolder(folder, run).adopt(Path(asked.known))
     from harness.cli.tables import print_choices, print_records
 
     if asked.format == "table":
@@ -123,11 +126,15 @@ def bench(asked: SimpleNamespace) -> None:
         claim_site(folder)
     missing = False
     if sweep:
-        configs, choices = tune(sweep, configs, folder, engine, asked.fresh, asked.wait, known)
+        configs, choices = tune(
+            sweep, configs, folder, engine, asked.fresh, asked.wait, known, request.protocol.start
+        )
         print_choices(choices, aside=asked.format != "table")
         missing = any(choice.tuning is None for choice in choices)
     fresh = asked.fresh and not sweep
-    records, failed = train(configs, folder, engine, fresh, asked.wait, known)
+    records, failed = train(
+        configs, folder, engine, fresh, asked.wait, known, start=request.protocol.start
+    )
     print_records(records, asked.format, configs, asked.wide)
     kept: list[Path] = []
     if asked.keep_predictions:
@@ -190,6 +197,7 @@ def _print_forecast(
     asked: SimpleNamespace, configs: list[RunConfig], sweep: Sweep | None, engine: Engine
 ) -> None:
     from harness.cli.dry_run import forecast, measuring, render
+    from harness.cli.train import parents
     from harness.engine.local import threads_of
     from harness.settings.protocol import check_device
     from harness.settings.sweep import costliest, sweep_configs
@@ -200,7 +208,8 @@ def _print_forecast(
             click.echo(render({"runs": 0, "lines": []}, "json"))
         return
     check_device(configs[0].device)  # an engine may have a device that this machine lacks
-    phases = {"": configs}
+    first = parents(configs, Path(asked.runs))
+    phases = ({"start": first} if first else {}) | {"": configs}
     if sweep:
         phases = {"sweep": sweep_configs(sweep, configs), "comparison": costliest(sweep, configs)}
     workers = max(engine.jobs(runs) for runs in phases.values())

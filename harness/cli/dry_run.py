@@ -75,6 +75,7 @@ class Measured:
 
 
 Measure = Callable[[RunConfig], Measured]
+Place = tuple[str, int, bool]  # task, batch and whether weights are new
 Phases = Mapping[str, Sequence[RunConfig]]  # the runs of each, by name
 
 
@@ -131,7 +132,7 @@ def measuring(phases: Phases, threads: int) -> Measure:
     torch.set_num_threads(threads)
 
     @cache
-    def measured(encoding: str, where: tuple[str, int]) -> Measured:
+    def measured(encoding: str, where: Place) -> Measured:
         if encoding != base and where != place and {(base, where), (encoding, place)} <= {*first}:
             return measured(base, where).times(measured(encoding, place), measured(base, place))
         config = first[encoding, where]
@@ -148,8 +149,8 @@ def measuring(phases: Phases, threads: int) -> Measure:
     return lambda config: measured(*_kind(config))
 
 
-def _kind(config: RunConfig) -> tuple[str, tuple[str, int]]:
-    return config.encoding, (config.task, config.train.batch)
+def _kind(config: RunConfig) -> tuple[str, Place]:
+    return config.encoding, (config.task, config.train.batch, config.start is None)
 
 
 def measure(config: RunConfig, budget: float) -> Measured:
@@ -167,7 +168,7 @@ def measure(config: RunConfig, budget: float) -> Measured:
         return sum(costs, np.zeros(2))
 
     return Measured(
-        step=step,
+        step=step * bool(config.train.steps),
         validation=scoring(task.lengths(*config.train.lengths), test.validation_samples)
         + scoring(test.curve_lengths or ()),
         scoring=scoring(test.lengths),

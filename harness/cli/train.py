@@ -13,7 +13,7 @@ from types import MappingProxyType
 import click
 from filelock import Timeout
 
-from experiment.config import ConfigError, RunConfig
+from experiment.config import ConfigError, RunConfig, Start
 from harness.cli.progress import Progress
 from harness.engine import Engine
 from harness.runs.events import Event
@@ -42,17 +42,23 @@ def train(
     fresh: bool,
     wait: bool = False,
     known: Records = MappingProxyType({}),
+    command: str = "",
+    start: Start | None = None,
 ) -> tuple[list[Record], bool]:
-    """Execute the runs that are neither finished nor `known`.
+    """Execute the runs that are neither finished nor `known`, after those that they start from.
 
     Returns all records in order, and True if a run failed or is missing. With `wait`, wait for
-    runs of other processes.
+    runs of other processes. `command` is for the records, by default that of this process; of the
+    runs to start from, it is made of `start`.
     """
+    command = command or recorded_command(sys.argv[1:])
     if fresh:
         _forget(configs, folder)
     done = [RunFolder(folder, run).result() or known.get(run.hash) for run in configs]
     records = {run: record for run, record in enumerate(done) if record is not None}
     waiting = [run for run in range(len(configs)) if run not in records]
+    if first := parents([configs[run] for run in waiting], folder):
+        train(first, folder, engine, False, wait, command=start_command(start, first) or command)
     with Progress([configs[run] for run in waiting], len(records)) as progress:
 
         def note(run: int, event: Event) -> None:
@@ -62,7 +68,7 @@ def train(
 
         def look(runs: Sequence[int]) -> list[int]:
             """Train the runs that no process holds; return those without a record."""
-            ours, command = [configs[run] for run in runs], recorded_command(sys.argv[1:])
+            ours = [configs[run] for run in runs]
             engine.run_all(ours, folder, command, lambda place, event: note(runs[place], event))
             return [run for run in runs if run not in records]
 
@@ -80,6 +86,23 @@ def train(
     return ordered, bool(left) or failed
 
 
+def parents(configs: Sequence[RunConfig], folder: Path) -> list[RunConfig]:
+    """Return the runs that these start from, without those that are finished."""
+    found = {run.start.hash: run.start for run in configs if run.start}
+    return [run for run in found.values() if RunFolder(folder, run).result() is None]
+
+
+def start_command(start: Start | None, configs: Sequence[RunConfig]) -> str:
+    """Return the command that makes the runs to start from; "" without `start`."""
+    if start is None:
+        return ""
+    own = ["bench", "--protocol", start.protocol, "--pe", start.encoding]
+    own += ["--task", ",".join(dict.fromkeys(config.task for config in configs))]
+    own += ["--seeds", ",".join(map(str, sorted({config.seed for config in configs})))]
+    own += ["--attention", configs[0].attention] * (configs[0].attention != "auto")
+    return recorded_command(own + [word for one in start.set for word in ("--set", one)])
+
+
 def tune(
     sweep: Sweep,
     plain: Sequence[RunConfig],
@@ -88,6 +111,7 @@ def tune(
     fresh: bool,
     wait: bool = False,
     known: Records = MappingProxyType({}),
+    start: Start | None = None,
 ) -> tuple[list[RunConfig], list[Choice]]:
     """Run the sweep. Returns the comparison's runs with the chosen settings, and the choices.
 
@@ -97,7 +121,7 @@ def tune(
     if fresh:  # refuse before any result is deleted
         with _held(possible_configs(sweep, plain), folder):
             pass
-    records, _ = train(configs, folder, engine, fresh, wait, known)
+    records, _ = train(configs, folder, engine, fresh, wait, known, start=start)
     choices = choose(sweep, configs, records)
     tuned = tuned_configs(sweep, choices, plain)
     if fresh:

@@ -59,7 +59,7 @@ class LengthChoice:
 def length_choice(task: Task, train: Train, step: int) -> LengthChoice:
     """Return the distribution of lengths at a step."""
     low, high = train.lengths
-    progress = step / train.steps
+    progress = step / max(train.steps, 1)
     stage = next((s for s in train.curriculum if progress < s.until), None)
     lengths = task.lengths(low, min(high, stage.max) if stage else high)
     lengths = lengths or task.lengths(low, high)[:1]

@@ -45,12 +45,16 @@ from harness.runs.files import (
     write_sealed,
 )
 from harness.runs.record import Draft, now
-from harness.training.trainer import Trainer
+from harness.training.trainer import Trainer, lacking
 from leaderboard.record.schema import Record
 from leaderboard.record.tuning import MARK, Tuning
 
 KEEP = 2
 Curve = dict[str, Any]
+
+
+class StartError(RuntimeError):
+    """The run to start from is not trained yet ("busy"), or its weights are gone ("error")."""
 
 
 def ending(config: RunConfig, curve: Curve) -> int:
@@ -177,6 +181,51 @@ class RunFolder:
             trainer.step, trainer.ending = step, ending(self.config, curve)
             return curve
         return None
+
+    def load_start(self, trainer: Trainer) -> dict[str, Any]:
+        """Load the weights of the run to start from; return what the record says of them.
+
+        Errors: StartError.
+        """
+        assert self.config.start is not None
+        parent = RunFolder(self.path.parent, self.config.start)
+        weights, sha256 = parent.weights()
+        own = trainer.model.state_dict()
+        missing, left = lacking(own, weights), lacking(weights, own)
+        trainer.model.load_state_dict({n: weights[n] for n in weights if n not in left}, False)
+        return {"run": parent.path.name, "weights": sha256, "missing": missing, "left": left}
+
+    def weights(self) -> tuple[dict[str, Tensor], str]:
+        """Return the weights after the last step of a finished run, and the SHA-256 of their file.
+
+        Errors: StartError.
+        """
+        if (record := self.result()) is None or record.status == "failed":
+            raise StartError("busy", f"{self.path}, which it starts from, is not trained")
+        found = self._read(record.last_step)
+        if found is None:
+            raise StartError(
+                "error", f"the last weights of {self.path} are gone or have changed: delete that "
+                "folder, and the run is trained again",
+            )  # fmt: skip
+        index = read_sealed(self.path / f"{_stem(record.last_step)}.json")
+        return found[0], index["files"][f"{_stem(record.last_step)}.safetensors"]
+
+    def adopt(self, other: Path) -> None:
+        """Copy the finished run from another folder, if its last weights are whole there."""
+        source = RunFolder(other, self.config)
+        if source.result() is None:
+            return
+        try:
+            source.weights()
+        except StartError as error:
+            warnings.warn(f"not used: {error}", stacklevel=2)
+            return
+        with self.lock():
+            last = {"result.json": 1, "DONE": 2}  # what was killed before is a run to go on with
+            for path in sorted(source.path.iterdir(), key=lambda path: last.get(path.name, 0)):
+                if path.is_file() and not path.name.startswith("."):
+                    write(self.path / path.name, read(path))
 
     def save_best(self, trainer: Trainer) -> str:
         """Save the model as the best so far. Returns the SHA-256 of the file."""

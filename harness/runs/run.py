@@ -22,7 +22,7 @@ from harness.data.seeds import generator
 from harness.runs import cost
 from harness.runs.events import Event, Report, Stop, Stopped, holder
 from harness.runs.files import WriteError, write
-from harness.runs.folder import Curve, RunFolder, ending
+from harness.runs.folder import Curve, RunFolder, StartError, ending
 from harness.runs.record import Draft, data_hash, failure_reason, new_record
 from harness.training.evaluate import (
     LooksAhead,
@@ -85,7 +85,7 @@ def _execute(
             run.evaluate(report)
         finally:
             run.note_results()
-    except (Stopped, WriteError):  # they say nothing about the run
+    except (Stopped, WriteError, StartError):  # they say nothing about the run
         raise
     except Exception as error:
         draft |= {"status": "failed", "reason": failure_reason(error)}
@@ -110,6 +110,8 @@ def last_event(
         return {"busy": f"another process is training it{holder(error.lock_file)}"}
     except Stopped as error:
         return {"busy": f"stopped at {error}, checkpoint saved"}
+    except StartError as error:
+        return {error.args[0]: error.args[1]}
     except OSError as error:  # a run's own errors are in its record
         words = error.strerror if isinstance(error, WriteError) else None
         return {"error": words or str(error), "halt": True}
@@ -187,6 +189,8 @@ class Run:
         trainer = make_trainer(config)
         draft["backbone_hash"] = trainer.model.backbone_hash()
         draft["chance"] = trainer.task.chance
+        if config.start:
+            draft["start"] = folder.load_start(trainer)
         run = cls(folder, draft, trainer, _new_curve())
         if (curve := folder.restore(trainer)) is not None:
             run.curve = curve
@@ -224,6 +228,8 @@ class Run:
         Errors: Diverged; Stopped when `stop` said so and a checkpoint is saved; WriteError.
         """
         config, spent = self.trainer.config, self.spent
+        if not self.steps:  # the weights that it reads with, for `pezoo try` and `show`
+            self.folder.save(self.trainer, self.curve)
         while self.step < self.steps:
             with cost.timed(spent, "train"):
                 stopped = self._advance(report, stop)
@@ -300,7 +306,7 @@ class Run:
             return rows
 
         found = {"last": everything(answers=True)}
-        if curve["best_step"] == trainer.step:
+        if curve["best_step"] in (trainer.step, None):  # None: no step was taken
             found["best"] = {
                 mode: [row | {"wrong": []} for row in rows] for mode, rows in found["last"].items()
             }

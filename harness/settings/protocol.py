@@ -115,7 +115,10 @@ def _start(
 @lru_cache(100)
 def load_start(start: Start) -> Protocol:
     """Return the protocol of the run to start from. Errors: as `load_protocol`."""
-    return load_protocol(start.protocol, start.set)
+    protocol = load_protocol(start.protocol, start.set)
+    if protocol.start is not None:
+        raise ConfigError(f"start.protocol {start.protocol} starts from another run itself")
+    return protocol
 
 
 def _check_text(protocol: str, task: str, made: Task, train: Train, test: Eval) -> None:

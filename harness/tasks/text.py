@@ -10,6 +10,7 @@ from pezoo.spec import choice
 
 EXAMPLE = 96
 TEST_SETS = ("test", "validation")
+REPEAT = "repeat"
 SHOWN = {10: "⏎", 9: "⇥"}
 
 
@@ -32,7 +33,8 @@ class Text(Task):
     One in six of the files of at least 8,704 bytes is for tests; of three or more also one in six
     for validation. The others are for training, which draws places in all of them, joined. Test
     sets "test" and "validation" have places 512 bytes apart, the same at every length, without
-    those whose 64 bytes occur in the training files too (5 of 195 of "python").
+    those whose 64 bytes occur in the training files too (5 of 195 of "python"). In "repeat" the n/2
+    bytes before a place of "test" are there twice, so that a model that reads far can copy.
     Under the track "text" all bytes are trained on, and the 64 are scored in bits (protocol text).
 
     Vocabulary: the 256 bytes. Length n: bytes of context and answer, 2 to 8,192. Chance: the share
@@ -75,8 +77,10 @@ class Text(Task):
         return self._batch(self._train.to(generator.device), ends, length)
 
     def check_test_set(self, name: str) -> None:
-        if name not in TEST_SETS:
-            raise TaskError(f"{self.name} has no test set {name!r}; it has {', '.join(TEST_SETS)}")
+        known = *TEST_SETS, REPEAT
+        if name not in known:
+            raise TaskError(f"{self.name} has no test set {name!r}; it has {', '.join(known)}")
+        name = "test" if name == REPEAT else name
         if not places(self.source, self.path, name, 1):
             number = 3 if name == "validation" else 1
             raise TaskError(
@@ -87,8 +91,10 @@ class Text(Task):
     def test_set(self, name: str, generator: torch.Generator, batch: int, length: int) -> Batch:
         self.check_test_set(name)
         self.check_length(length)
+        passage = length if name != REPEAT else (length + 1) // 2
+        name = "test" if name == REPEAT else name
         ends = torch.tensor(places(self.source, self.path, name, batch))
-        return self._batch(self._held_out[name], ends, length)
+        return self._batch(self._held_out[name], ends, length, passage)
 
     def solve(self, prompt: list[int]) -> list[int]:
         """Return what follows a prompt where it first occurs. Errors: TaskError if nowhere."""
@@ -107,9 +113,10 @@ class Text(Task):
         target = min(TARGET, length // 2)
         return length - target, target
 
-    def _batch(self, text: Tensor, ends: Tensor, length: int) -> Batch:
-        """Cut the `length` bytes before each end (B,)."""
-        index = ends[:, None] + torch.arange(-length, 0, device=ends.device)
+    def _batch(self, text: Tensor, ends: Tensor, length: int, passage: int = LONGEST) -> Batch:
+        """Cut the `length` bytes before each end (B,), of which the last `passage` are repeated."""
+        back = torch.arange(-length, 0, device=ends.device)
+        index = ends[:, None] - 1 - (-1 - back) % passage
         ids = text[index].long()
         asked, _ = self.max_tokens(length)
         return Batch(ids[:, :asked], ids[:, asked:])

@@ -32,7 +32,7 @@ def rate(train: Train, step: int, ending: int = 0) -> float:
     if train.schedule == "constant":
         done = max(0, step + 1 - ending) / train.learned.decay if train.learned else 0
         return warm * (1 - (1 - train.floor) * done)
-    progress = (step + 1) / train.steps
+    progress = (step + 1) / max(train.steps, 1)
     if train.schedule == "linear":
         return warm * (train.floor + (1 - train.floor) * (1 - step / train.steps))
     return warm * (train.floor + (1 - train.floor) * 0.5 * (1 + math.cos(math.pi * progress)))

@@ -35,12 +35,12 @@ def score_text(
     """Return the fields of the `Score` of a sample, whose targets are the same at every length.
 
     `bits` is the mean over the targets' tokens. `gain` is how many fewer they are than what the
-    model has for the same targets if it sees no more than the longest training length, and
-    `gain_error` its standard error over the targets. `by_place` has the bits of the tokens at
-    places 1, 2-3, 4-7, ... of the sequence.
+    model has for the same targets if it sees no more than the longest training length, of the run
+    that it starts from if there is one, and `gain_error` its standard error over the targets.
+    `by_place` has the bits of the tokens at places 1, 2-3, 4-7, ... of the sequence.
     """
     model.eval()
-    most = min(length, config.train.lengths[1])
+    most = min(length, config.first.train.lengths[1])
     own = Batch(sample.prompt[:, length - most :], sample.target)
     try:
         read = _read(model, task, config, length, sample, position_seed, mode)

@@ -6,6 +6,7 @@ the run's seed and the step.
 
 import math
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -26,6 +27,7 @@ from pezoo.base import Context, PositionError
 from pezoo.functional import at_least_float32
 from pezoo.registry import make
 
+Weights = Mapping[str, Tensor]  # by name
 IGNORED = -100  # a label that adds nothing to the loss
 
 
@@ -139,7 +141,7 @@ class Trainer:
         drawn = encoding.draw(
             Context(pos=batch.pos, ids=ids, slots=self.model.task_slots(ids)),
             generator=generator("positions", config.seed, self.step),
-            progress=self.step / config.train.steps,
+            progress=self.step / max(config.train.steps, 1),
         )
         if p := config.model.dropout:
             cuda = config.device.startswith("cuda")  # elsewhere the CPU draws
@@ -183,7 +185,7 @@ class Trainer:
 
 
 def start(config: RunConfig) -> Trainer:
-    """Return a new run at step 0. Errors: those of `build`."""
+    """Return a new run at step 0, with weights of its own. Errors: those of `build`."""
     task, model = build(config)
     optimiser = optimiser_for(model, config.train)
     early, ending = config.device.startswith("cuda"), config.train.ending()
@@ -203,20 +205,19 @@ def build(config: RunConfig) -> tuple[Task, Transformer]:
             f"task {task.name} has {len(task.vocab)} tokens, model.vocab is {config.model.vocab}: "
             f"add --set model.vocab={len(task.vocab)}, or choose a protocol for this task"
         )
-    top = task.lengths(*config.train.lengths)[-1]
-    asks, answers = task.max_tokens(top)
-    context = config.train.context
+    first, context = config.first.train, config.train.context  # the encoding serves that model
+    asks, answers = task.max_tokens(task.lengths(*first.lengths)[-1])
     if context and config.train.batch * context < asks:
         raise ValueError(
             f"train.context {context} times train.batch {config.train.batch} is too small: a batch "
             f"must hold a prompt of {config.task}, which has up to {asks} tokens, and what it asks"
         )
-    train_len = context or asks + answers + 1
+    train_len = first.context or asks + answers + 1
     torch.manual_seed(seed("encoding", config.seed))
     encoding = make(config.spec, shape_of(config.model, train_len))
     if context and encoding.needs_scale:
         raise ValueError(f"{config.spec} reads the length of a sample; packed rows hold many")
-    if config.track == "text" and not encoding.prefix_stable:
+    if config.track == "text" and not (encoding.prefix_stable or encoding.reads_length):
         raise ValueError(
             f"{config.spec} lets later tokens change earlier values, so that a text that is given "
             "cannot be scored: take an encoding with prefix_stable = True"
@@ -232,6 +233,11 @@ def build(config: RunConfig) -> tuple[Task, Transformer]:
         prf, slots,
     )  # fmt: skip
     return task, model
+
+
+def lacking(own: Weights, other: Weights) -> list[str]:
+    """Return the names, sorted, of tensors that `other` lacks or has in another shape."""
+    return sorted(n for n, x in own.items() if n not in other or other[n].shape != x.shape)
 
 
 def _of_decoders(i: Tensor, j: Tensor, n: Tensor | None) -> Tensor:

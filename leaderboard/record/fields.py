@@ -71,6 +71,7 @@ ProtocolName = Annotated[
         pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}(\+[0-9a-f]{6})?(\+tune-[0-9a-f]{8}|\+tuning)?$"
     ),
 ]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 RunId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 Moment = Annotated[str, Field(max_length=40), AfterValidator(_visible), AfterValidator(_moment)]
 Share = Annotated[float, Field(ge=0, le=1), AfterValidator(_unsigned)]

@@ -56,6 +56,9 @@ def _identity(record: Record) -> Iterator[str]:
         if (inside := getattr(config, field)) != (outside := getattr(record, field)):
             key = "label" if field == "encoding" else field  # its name in the JSON
             yield f"{field} is {outside!r}, but config.{key} is {inside!r}"
+    started = record.start and record.start.run
+    if started != (config.start and config.start.hash) and (started or record.status == "done"):
+        yield f"start.run is {started}, unlike the hash of config.start"
     if (config.device == "cpu") != record.env.device.startswith("cpu"):
         yield f"env.device is {record.env.device!r}, but config.device is {config.device}"
 
@@ -81,6 +84,10 @@ def _provenance(record: Record) -> Iterator[str]:
 def _learning(record: Record) -> Iterator[str]:
     """Check the learning curve; it ends with the scores after the last step."""
     test, steps, points = record.config.eval, record.last_step, record.learning
+    if not steps:
+        if points or record.best_step is not None:
+            yield "learning has points, but no step was taken"
+        return
     early = range(test.every, steps, test.every)  # perhaps more than memory holds
     expected = [*early[: len(points)], steps]
     if len(points) != len(early) + 1 or [point.step for point in points] != expected:
@@ -169,9 +176,9 @@ def _ranges(record: Record) -> Iterator[tuple[str, float, float]]:
     yield "eval_seconds", tested / rate - 0.01, MOST_SECONDS
     yield "cpu_seconds", max(trained / busy, steps * STEP) - 0.01, cores * took + 1
     yield "eval_cpu_seconds", tested / busy - 0.01, cores * evaluated + 1
-    yield "data_share", 0, 1.001 - on_cpu * least / max(took, least)
+    yield "data_share", 0, 1.001 - on_cpu * least / max(took, least, 1e-9)
     yield "save_seconds", 0, 10 * (took + evaluated) + 60
-    yield "sessions", 1, steps + 1
+    yield "sessions", 1, max(steps, 1) + 1
     rates = 0.9 * steps / (took + 0.01), 1.1 * steps / max(took - 0.01, 0.01)  # of two digits
     yield "steps_per_second", rates[0] - 0.005, rates[1] + 0.005
     held = (cost.parameters or 0) * 4 / 2**20  # a GPU's memory counts tensors alone

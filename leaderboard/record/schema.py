@@ -14,14 +14,15 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from experiment.config import RunConfig, Settings
+from experiment.config import WHERE, RunConfig, Settings
 from leaderboard.escape import shown
 from leaderboard.record import fields
 from leaderboard.record.fields import CHECKED, Part, bounded
 from leaderboard.record.tuning import EXAMPLES, Tuning
 
 # Runs of one table may differ in these. Where they ran is left to a warning beside the table.
-_FREE = {"seed", "encoding", "spec", "encoding_version", "device", "attention", "threads"}
+_OWN = (*WHERE, "encoding", "spec", "encoding_version", "threads")
+_FREE: dict[str, Any] = dict.fromkeys(_OWN, True) | {"start": {*WHERE}}
 
 
 # Encodings answer the same prompts: one object for each.
@@ -159,6 +160,19 @@ class Env:
     accumulate: fields.Positive | None = None  # parts in which each computes its share
 
 
+class Start(Part):
+    """The run whose last weights a run starts from, and the SHA-256 of their file.
+
+    `missing` are weights of this run that the other lacks or has in another shape, which start as
+    new ones; `left` are those that are left over.
+    """
+
+    run: fields.RunId
+    weights: fields.Sha256
+    missing: Annotated[list[fields.Text], Field(max_length=1000)]
+    left: Annotated[list[fields.Text], Field(max_length=1000)]
+
+
 class Provenance(Part):
     """Command, time and tuning of a run."""
 
@@ -218,6 +232,7 @@ class Record(Part):
     data_hash: fields.Text | None = None
     chance: fields.Share | None = None
     best_step: fields.Count | None = None
+    start: Start | None = None
     scores: Scores
     # The same weights, evaluated in another way.
     modes: Annotated[dict[fields.Name, Scores], Field(max_length=20, default_factory=dict)]
@@ -324,5 +339,5 @@ class Record(Part):
     def shared_hash(self) -> str:
         """Eight hexadecimal digits; equal only where runs may be compared."""
         if self.provenance.tuning is None:
-            return _shared_hash(self.config.replace(**dict.fromkeys(_FREE)))
+            return _shared_hash(self.config.replace(**dict.fromkeys(_OWN)))
         return _hash(self.shared())

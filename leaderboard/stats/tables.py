@@ -275,6 +275,13 @@ def _warnings(records: Sequence[Record], kernels: Ran) -> Iterator[str]:
         often = Counter(name for names in found_in.values() for name in names)
         if twice := {name for name, times in often.items() if times > 1}:
             yield f"runs of one encoding differ in {what}: {_few(twice)}"
+    started = [one for one in records if one.start]
+    if len({(one.seed, one.start.weights) for one in started}) > len({r.seed for r in started}):
+        yield "runs of one seed did not start from the same weights"
+    for verb, part in ("started without", "missing"), ("left over", "left"):
+        for encoding, names in {one.encoding: getattr(one.start, part) for one in started}.items():
+            if names:
+                yield f"{encoding} {verb} weights: {', '.join(names)}"
     yield from _unlike_choices(records)
     if unclean := sum(record.env.dirty is not False for record in records):
         yield f"{unclean} of {len(records)} runs come from code that equals no known commit"

@@ -15,7 +15,7 @@ from pezoo.registry import register
 from pezoo.spec import choice
 
 LAYOUTS = {"interleaved": "m two", "half": "two m"}
-TURN, ROTATION = "rope.turn", "rope.rotation"
+TURN, ROTATION, LENGTH = "rope.turn", "rope.rotation", "rope.length"
 
 
 @register("rope")
@@ -44,8 +44,9 @@ class RoPE(Encoding):
         drop      DroPE: positions are dropped once this share of the training is done, so that the
                   rest recalibrates the model without them; evaluation is always without. For a
                   model that is already trained, use the encoding `nope`.
-    "dynamic" and "longrope" depend on the length of the text, one more than the row's last
-    position: later tokens change earlier values, and keys must not be cached.
+    "dynamic", "longrope" and every type with factor=auto depend on the length of the text, the
+    planned one (Plan) or one more than the row's last position: without a plan later tokens change
+    earlier values, and keys must not be cached.
 
     Errors: ValueError for an odd K, an unknown layout or rope_type, missing or unknown options of
     the rope_type, drop outside (0, 1], and training with drop but without Plan.progress.
@@ -84,7 +85,7 @@ class RoPE(Encoding):
         options = {"rope_theta": base, **rope_scaling.read(rope_parameters)}
         self.base, self.pairs, self.drop = options["rope_theta"], LAYOUTS[layout], drop
         self.scaled = rope_scaling.choose(options, shape)
-        self.reads_length = rope_scaling.reads_length(options["rope_type"])
+        self.reads_length = rope_scaling.reads_length(options)
         self.frequencies(Context(pos=torch.zeros(1, 1, dtype=torch.long)))  # raise its errors now
         self.prefix_stable = self.relative = not self.reads_length
         self.order_blind = drop < 1
@@ -92,7 +93,9 @@ class RoPE(Encoding):
             self.rope_within = 0
 
     def draw(self, ctx: Context, **plan: Unpack[Plan]) -> dict[str, Tensor]:
-        drawn = super().draw(ctx)
+        drawn, planned = super().draw(ctx), plan.get("length")
+        if self.reads_length and planned:
+            drawn[LENGTH] = torch.tensor(planned)
         if self.drop < 1:
             progress = plan.get("progress")
             if self.training and progress is None:
@@ -110,11 +113,17 @@ class RoPE(Encoding):
         distance = ctx.distance()[0]
         return distance if self.drop == 1 else torch.zeros_like(distance)
 
-    def frequencies(self, ctx: Context) -> tuple[Tensor, float]:
-        """Return w (K/2,), or (B|1, K/2) if it depends on the row, and the attention factor."""
+    def frequencies(self, ctx: Context) -> rope_scaling.Scaled:
+        """Return w (K/2,), or (B|1, K/2) if it depends on the row, and the attention factor.
+
+        The factor is a number, or (B|1,) if it depends on the row.
+        """
         w = inverse_frequencies(self.shape.d_head, self.base, ctx.pos.device)
         if self.reads_length:
-            return self.scaled(w, length=ctx.pos.amax(1) + 1)
+            length = ctx.pos.amax(1) + 1
+            if isinstance(ctx, Pass) and LENGTH in (drawn := ctx.drawn or {}):
+                length = length.maximum(drawn[LENGTH].to(w.device))
+            return self.scaled(w, length=length)
         return self.scaled(w)
 
     def fixed_frequencies(
@@ -123,7 +132,9 @@ class RoPE(Encoding):
         """Return w (K/2,) and the attention factor. Errors: ValueError if they read the length."""
         if self.reads_length:
             raise ValueError(f"{reader} needs frequencies that do not depend on the text's length")
-        return self.frequencies(Context(pos=torch.zeros(1, 1, dtype=torch.long, device=device)))
+        one = Context(pos=torch.zeros(1, 1, dtype=torch.long, device=device))
+        w, factor = self.frequencies(one)
+        return w, float(factor)
 
     def prepare(self, ctx: Context) -> Pass:
         ctx = super().prepare(ctx)
@@ -137,7 +148,8 @@ class RoPE(Encoding):
         """Return e^(i by w) times the attention factor, complex; by (B|1, H|1, n, 1|K/2) floats."""
         w, factor = self.frequencies(ctx)
         angle = by * (w if w.dim() == 1 else w[:, None, None])
-        return torch.polar(torch.full_like(angle, factor), angle)
+        size = factor[:, None, None, None] if isinstance(factor, Tensor) else factor
+        return torch.polar(torch.ones_like(angle) * size, angle)
 
     def rotation(self, ctx: Pass) -> Tensor:
         """Return what `transform` multiplies pairs by, complex (B|1, 1, T, K/2)."""

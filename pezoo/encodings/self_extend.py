@@ -69,7 +69,7 @@ class SelfExtend(Encoding):
         if window < 0:
             raise ValueError(f"window must be at least 0, got {window}")
         self.rope = RoPE(self.shape, base=base, layout=layout, rope_parameters=rope_parameters)
-        self.prefix_stable = self.rope.prefix_stable
+        self.prefix_stable, self.reads_length = self.rope.prefix_stable, self.rope.reads_length
         self.relative = type(self).relative and self.rope.relative and not log_n
         self.group, self.window = group, window or max(1, self.shape.train_len // 2)
         self.log_n = log_n
@@ -92,7 +92,7 @@ class SelfExtend(Encoding):
         return torch.where(d.abs() < self.window, d, far)
 
     def draw(self, ctx: Context, **plan: Unpack[Plan]) -> dict[str, Tensor]:
-        return {**super().draw(ctx, **plan), EXTEND: torch.tensor(not self.training)}
+        return {**self.rope.draw(ctx, **plan), EXTEND: torch.tensor(not self.training)}
 
     def _draw(self, ctx: Context) -> dict[str, Tensor]:
         return self.draw(ctx)  # reads no tensor values, so that torch.compile can trace it

@@ -71,6 +71,46 @@ def test_frequencies_are_those_of_transformers(case, length, base):
     assert own == pytest.approx(factor)
 
 
+@pytest.mark.parametrize("kind", ["linear", "ntk", "yarn", "llama3", "proportional"])
+@pytest.mark.parametrize("layer", ["rope", "rerope", "self_extend"])
+def test_an_automatic_factor_is_the_smallest_power_of_two_that_holds_the_text(kind, layer):
+    share = "partial_rotary_factor=0.5," * (kind == "proportional")
+
+    def turned(n, factor, length=None):
+        encoding = make(f"{layer}(rope_parameters={kind}({share}factor={factor}))", SHAPE).eval()
+        ctx = Context(pos=torch.arange(n)[None])
+        ctx = encoding.prepare(Pass.of(ctx, drawn=encoding.draw(ctx, length=length)))
+        q = torch.ones(1, 2, n, 32)
+        scores = encoding.scores(q, q, ctx)
+        return encoding.transform(q, q, ctx)[0] if scores is None else scores
+
+    for n in (1, 63, 64, 65, 128, 129, 513):
+        s = 1
+        while 64 * s < n:
+            s *= 2
+        torch.testing.assert_close(turned(n, "auto"), turned(n, s), rtol=0, atol=2e-6)
+    plain = f"{layer}(rope_parameters=proportional(partial_rotary_factor=0.5))"
+    plain = make(plain if share else layer, SHAPE)
+    assert not make(f"{layer}(rope_parameters={kind}({share}factor=auto))", SHAPE).prefix_stable
+    assert plain.prefix_stable
+    # With a planned length all tokens are read as in the whole text.
+    torch.testing.assert_close(turned(40, "auto", 200), turned(40, 4), rtol=0, atol=2e-6)
+
+
+def test_an_automatic_factor_counts_each_row():
+    encoding = make("rope(rope_parameters=linear(factor=auto))", SHAPE)
+    pos = torch.stack([torch.arange(100), torch.arange(100) - 60]).clamp(min=-1)
+    w, factor = encoding.frequencies(Context(pos=pos))
+    torch.testing.assert_close(w[0] * 2, w[1])
+    assert factor.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("kind", ["dynamic(factor=auto)", "longrope(factor=auto)"])
+def test_no_automatic_factor_where_the_type_reads_the_length(kind):
+    with pytest.raises(SpecError, match="reads the length itself: factor must be a number"):
+        make(f"rope(rope_parameters={kind})", SHAPE)
+
+
 def test_ntk_keeps_the_highest_frequency_and_divides_the_lowest():
     ctx = Context(pos=torch.zeros(1, 1, dtype=torch.long))
     plain, _ = RoPE(SHAPE).frequencies(ctx)

@@ -94,10 +94,12 @@ def config_faults(own: RunConfig, text: str, protocols: tuple[Path, ...]) -> Ite
     """Compare the configuration with those that the command makes, by the closest of them."""
     typed = parse_command(text, protocols)[1]
     configs = _configs(text, protocols, own.task, own.encoding)
-    for name in VERSIONS:
-        given, newest = getattr(own, name), getattr(configs[0][0], name)
-        if given != newest:  # nothing of it could be recomputed
-            yield f"{name} is {given}: the code is at {newest}"
+    newest = configs[0][0]
+    for one, new in {own: newest, own.first: newest.first}.items():
+        for name in VERSIONS:
+            given, now = getattr(one, name), getattr(new, name)
+            if given != now:  # nothing of it could be recomputed
+                yield f"{name} is {given}: the code is at {now}"
     device = own.device if typed["device"] == "auto" else typed["device"]
     differing = min((_differing(own, *made, device) for made in configs), key=len)
     for name, (given, made) in [*differing.items()][:3]:
@@ -133,11 +135,11 @@ def _differing(
     own: RunConfig, made: RunConfig, seeds: list[int], device: str
 ) -> dict[str, tuple[str | None, str | None]]:
     """Return (value, value made) of each setting that differs, but for the versions."""
-    made = made.replace(
-        seed=own.seed if own.seed in seeds else seeds[0],
-        device=device,
-        **{name: getattr(own, name) for name in VERSIONS},
-    )
+    made = made.replace(seed=own.seed if own.seed in seeds else seeds[0], device=device)
+    made = made.replace(**{name: getattr(own, name) for name in VERSIONS})
+    if made.start and own.start:
+        versions = {name: getattr(own.start, name) for name in VERSIONS}
+        made = made.replace(start=made.start.replace(**versions))
     if own == made:
         return {}
     one, two = dict(flat("", own.model_dump())), dict(flat("", made.model_dump()))

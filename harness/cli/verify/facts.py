@@ -26,7 +26,7 @@ from harness.model.transformer import Transformer, shape_of
 from harness.runs.record import data_hash
 from harness.settings.protocol import token_count, version_of
 from harness.tasks.base import Task
-from harness.training.trainer import start
+from harness.training.trainer import lacking, start
 from leaderboard.record.schema import Record
 from pezoo.base import Encoding
 from pezoo.registry import parse
@@ -52,7 +52,7 @@ def _first_losses(config: RunConfig) -> list[float]:
     limit(size_of(config.model), MOST_WEIGHTS, "weights")
     task = task_of(config.task)
     top = lengths_of(task, config)[-1]
-    easy = {"lengths": (top, top), "curriculum": (), "warmup": 0}
+    easy = {"lengths": (top, top), "curriculum": (), "warmup": 0, "steps": config.train.steps or 1}
     here = {"device": "cpu", "attention": "eager", "task_version": task.version}
     trainer = start(config.replace(**here).replace_train(**easy))
     return [float(trainer.advance()) for _ in range(STEPS)]
@@ -70,9 +70,13 @@ def facts(record: Record, task: Task) -> Iterator[str]:
         expected["backbone_hash"] = record.backbone_hash, _backbone(config.model, config.seed)
     encoding = None
     if version_of(spec) == config.encoding_version:
-        tokens = config.train.context or token_count(task, lengths_of(task, config)[-1])
-        encoding = encoding_of(config.spec, shape_of(config.model, tokens))
+        encoding = _encoding(config, task)
         expected["cost.encoding_parameters"] = cost.encoding_parameters, weights_of(encoding)
+        if record.start and config.start:
+            own, start = encoding.state_dict(), _encoding(config.start, task).state_dict()
+            for name, names in ("missing", lacking(own, start)), ("left", lacking(start, own)):
+                names = [f"encoding.{one}" for one in names]
+                expected[f"start.{name}"] = getattr(record.start, name), names
         if record.status == "done":
             expected["modes"] = sorted(record.modes), sorted(encoding.modes)
     yield from different(expected)
@@ -82,6 +86,12 @@ def facts(record: Record, task: Task) -> Iterator[str]:
         yield f"cost.tokens is {cost.tokens}, expected {low:.0f} to {high:.0f}"
     yield from score_faults(record, task, encoding)
     yield from _curve(record, task)
+
+
+def _encoding(config: RunConfig, task: Task) -> Encoding:
+    first = config.first
+    tokens = first.train.context or token_count(task, lengths_of(task, first)[-1])
+    return encoding_of(config.spec, shape_of(config.model, tokens))
 
 
 @lru_cache(10_000)
@@ -104,8 +114,8 @@ def _tokens_of(config: RunConfig, steps: int) -> tuple[float, float]:
     They are six standard deviations from the mean; 1 % is for sizes too rare to be among them.
     """
     task = task_of(config.task)
-    if config.train.context is not None:  # rows without padding
-        return (steps * config.train.batch * config.train.context,) * 2
+    if not steps or config.train.context is not None:  # rows without padding
+        return (steps * config.train.batch * (config.train.context or 0),) * 2
     count = max(8, min(32, MOST_TOKENS // _batch_size(config)))
     drawn = torch.zeros(count)
     for at in range(count):

@@ -54,11 +54,12 @@ def everything(configs, root, on_event=lambda index, event: None, jobs=2):
     return last
 
 
-def bench(root, seeds, settings=LONG, jobs=2, before=None):
+def bench(root, seeds, settings=LONG, jobs=2, before=None, words=()):
     """`pezoo bench` in a process group of its own; JSON, because pages take seconds."""
-    words = [*("--pe", "rope", "--task", "copy", "--seeds", seeds, "--device", "cpu")]
-    words += ["--format", "json"]
-    words += [word for setting in settings for word in ("--set", setting)]
+    if not words:
+        words = [*("--pe", "rope", "--task", "copy", "--seeds", seeds, "--device", "cpu")]
+        words += ["--format", "json"]
+        words += [word for setting in settings for word in ("--set", setting)]
     code = "from harness.__main__ import run; run()"
 
     def begin():

@@ -65,7 +65,7 @@ def test_a_changed_protocol_has_another_name():
         ("train.stps=5", "did you mean steps"),
         ("train..steps=5", "has an empty name"),
         ("trian.steps=5", "did you mean train"),
-        ("train.steps=-5", "greater than 0"),
+        ("train.steps=-5", "greater than or equal to 0"),
         ("train.steps=many", "train.steps"),
         ("nonsense", "expected key=value"),
         ("train.betas=[1, 1]", "less than 1"),

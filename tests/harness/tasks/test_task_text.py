@@ -174,3 +174,14 @@ def test_links_hidden_files_and_copies_are_no_text(tmp_path):
 def test_only_a_text_is_scored_as_text(task, sets, words):
     with pytest.raises(ConfigError, match=words):
         resolve(load_protocol("text", (*SIZES, *sets)), task, parse("alibi"), 0, "cpu", "auto")
+
+
+@pytest.mark.parametrize("length", [128, 129, 1000, 8192])
+def test_in_repeat_the_second_half_is_the_first(length):
+    task = tasks.make("text")
+    again, plain = (task.test_set(name, None, 9, length) for name in ("repeat", "test"))
+    ids = torch.cat([again.prompt, again.target], 1)
+    half = (length + 1) // 2
+    assert torch.equal(again.target, plain.target)
+    assert torch.equal(ids[:, -half:], torch.cat([plain.prompt, plain.target], 1)[:, -half:])
+    assert torch.equal(ids[:, : length - half], ids[:, half:])
