@@ -22,10 +22,7 @@ _out = click.option(
 OWN = "records"  # the user's folder, which no repository has
 PAGE = "leaderboard/LEADERBOARD.md"
 _markdown = click.option(
-    "--markdown",
-    default=PAGE,
-    show_default=True,
-    help="The page in Markdown.",
+    "--markdown", default=PAGE, show_default=True, help="The page in Markdown."
 )
 _records = click.option(
     "--records", help="Folder of committed records; the package's own by default."
@@ -47,10 +44,7 @@ def command() -> None:
 @click.option("--runs", help="Folder of runs to include.")
 @_records
 @_out
-@click.option(
-    "--markdown",
-    help=f"The page in Markdown.  [default: {PAGE}, none with --runs]",
-)
+@click.option("--markdown", help=f"The page in Markdown.  [default: {PAGE}, none with --runs]")
 @click.option("--source", help="Web address of the repository's files, for links.")
 def build_command(
     runs: str | None, records: str | None, out: str, markdown: str | None, source: str | None

@@ -32,11 +32,7 @@ def as_markdown(filled: Filled) -> str:
     """Return one table with cells `ours (paper, difference)`."""
     columns = [markdown_text(column.name) for column in filled.part.columns]
     rows = [
-        [
-            own[0].group,
-            markdown_text(task),
-            *(_markdown_cell(cell, filled.part) for cell in own),
-        ]
+        [own[0].group, markdown_text(task), *(_markdown_cell(cell, filled.part) for cell in own)]
         for task, own in rows_of(filled)
     ]
     text = tabulate(

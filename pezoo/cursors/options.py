@@ -12,10 +12,7 @@ from pezoo.cursors.controllers import CONTROLLERS
 from pezoo.functional import inverse_frequencies
 from pezoo.spec import choice
 
-CHOICES = {
-    "similarity": ("cosine", "geometric"),
-    "controller": CONTROLLERS,
-}
+CHOICES = {"similarity": ("cosine", "geometric"), "controller": CONTROLLERS}
 RANGES = {  # the smallest and the largest value
     "cursors": (1, 1000), "hidden": (1, 100_000), "window": (1, 1000), "stride": (1, 100),
     "copy_every": (0, math.inf), "gate_noise": (0, math.inf), "state_noise": (0, math.inf),

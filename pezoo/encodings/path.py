@@ -49,12 +49,7 @@ class PaTH(Encoding):
     version = 2
 
     def __init__(
-        self,
-        shape: Shape | None = None,
-        *,
-        rank: int = 32,
-        kernel: int = 3,
-        **sizes: Unpack[Sizes],
+        self, shape: Shape | None = None, *, rank: int = 32, kernel: int = 3, **sizes: Unpack[Sizes]
     ) -> None:
         super().__init__(shape, **sizes)
         if min(rank, kernel) < 1:

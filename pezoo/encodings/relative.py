@@ -8,13 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 
 from pezoo.base import BiasForm, Columns, Context, Encoding, FormKind, Pass, Shape, Sizes
-from pezoo.functional import (
-    at_least_float32,
-    distinct,
-    has_float64,
-    inverse_frequencies,
-    sinusoid,
-)
+from pezoo.functional import at_least_float32, distinct, has_float64, inverse_frequencies, sinusoid
 from pezoo.registry import register
 
 

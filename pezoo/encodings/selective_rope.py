@@ -9,11 +9,7 @@ from torch.nn.functional import layer_norm, normalize
 
 from pezoo.base import Encoding, Pass, Shape, Sizes
 from pezoo.encodings.rope import RoPE
-from pezoo.functional import (
-    at_least_float32,
-    full_precision,
-    short_convolution,
-)
+from pezoo.functional import at_least_float32, full_precision, short_convolution
 from pezoo.registry import register
 
 

@@ -10,13 +10,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-SIZES = {
-    "batch": 2,
-    "tokens": 5,
-    "cursors": 3,
-    "stride": 2,
-    "frequencies": 4,
-}
+SIZES = {"batch": 2, "tokens": 5, "cursors": 3, "stride": 2, "frequencies": 4}
 
 
 @pytest.mark.slow

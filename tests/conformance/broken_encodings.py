@@ -379,9 +379,7 @@ class CountsTraining(Raw):
 
 broken("stateless", "a pass changes later passes", CountsTraining)
 biases(
-    "batch",
-    "the number of samples",
-    lambda ctx: ctx.distance().cos() * (1 + (len(ctx.ids) > 4)),
+    "batch", "the number of samples", lambda ctx: ctx.distance().cos() * (1 + (len(ctx.ids) > 4))
 )
 
 

@@ -39,10 +39,7 @@ def whole_config(changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def raw_record(
-    encoding: str = "rope",
-    seed: int = 0,
-    right: dict[int, int | str] | None = None,
-    **changes: Any,
+    encoding: str = "rope", seed: int = 0, right: dict[int, int | str] | None = None, **changes: Any
 ) -> dict[str, Any]:
     """A valid record as plain data; `right` is correct answers of 100, or a status, per length.
 

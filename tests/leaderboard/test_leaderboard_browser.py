@@ -684,12 +684,7 @@ def test_ticks_of_a_logarithmic_axis_are_numbers(visit, example):
     page = visit.open(example / "site" / "cost.html")
     small = page.evaluate("PZ.powers(Math.log10(0.0005), Math.log10(0.05))")
     assert small == [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05]
-    assert page.evaluate("PZ.powers(Math.log10(900), Math.log10(2500))") == [
-        1000,
-        1500,
-        2000,
-        2500,
-    ]
+    assert page.evaluate("PZ.powers(Math.log10(900), Math.log10(2500))") == [1000, 1500, 2000, 2500]
     assert page.evaluate("PZ.powers(Math.log10(20), Math.log10(200))")[:2] == [20, 50]
     assert page.evaluate("PZ.powers(Math.log10(22), Math.log10(180))") == [30, 50, 70, 100, 150]
 

@@ -87,15 +87,7 @@ def test_the_version_of_a_machine_of_a_file_is_its_checksum():
     assert KNOWN.earlier(Record.of(machine)) == ""
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        "file=a b",
-        "file=[a]",
-        "file=a:b",
-        "file=" + "a" * 96,
-    ],
-)
+@pytest.mark.parametrize("options", ["file=a b", "file=[a]", "file=a:b", "file=" + "a" * 96])
 def test_the_path_of_a_file_is_refused_in_words(raw, save, options):
     record = raw() | {"task": f"turing_machine({options})"}
     (line,) = check([save(record)]).refused

@@ -224,10 +224,7 @@ def test_of_several_versions_the_newest_counts_and_a_failed_run_is_words(paper):
 
 @pytest.fixture(scope="module")
 def filled(paper):
-    records = [
-        run("rope", {20: 1.0, 41: 0.6, 60: 0.4}),
-        run("learned", {41: "cannot represent"}),
-    ]
+    records = [run("rope", {20: 1.0, 41: 0.6, 60: 0.4}), run("learned", {41: "cannot represent"})]
     return fill(paper, paper.tables["1"], records, MINI)
 
 

@@ -46,11 +46,7 @@ def test_table_1_counts_one_multiple_of_the_training_length():
     _, _, test = MINI.settings("turing_addition")
     exact = {n: 0.75 if n == 12 else 0.0 for n in test.lengths}
     found = filled(
-        "1",
-        [
-            run(exact=exact),
-            run("turing_sgd", exact={2: 1, 3: 0.5, 4: 0, 5: 0}, version=1),
-        ],
+        "1", [run(exact=exact), run("turing_sgd", exact={2: 1, 3: 0.5, 4: 0, 5: 0}, version=1)]
     )
     cells = {cell.task: cell for cell in found.cells}
     assert cells["turing_addition"].ours == Number(75.0)

@@ -17,16 +17,7 @@ from numba import types
 from numba.extending import overload
 
 from pezoo.kernels.simd.compile import inline
-from pezoo.kernels.simd.vector import (
-    FLOATS,
-    INT,
-    INTS,
-    LANES,
-    Vector,
-    intrinsic,
-    ints,
-    larger,
-)
+from pezoo.kernels.simd.vector import FLOATS, INT, INTS, LANES, Vector, intrinsic, ints, larger
 
 UNIT = 2.0**-23  # of the logarithm: so the bits of k are a number without a shift
 LOWEST = -127.0  # k for which 2^k has the bits of 0

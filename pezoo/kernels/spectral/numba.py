@@ -32,12 +32,7 @@ def _inline(function: Function) -> Function:
 
 
 def scan(
-    reset: Tensor,
-    moves: Tensor,
-    table: Tensor,
-    state: Tensor,
-    copied: Tensor | None,
-    every: int,
+    reset: Tensor, moves: Tensor, table: Tensor, state: Tensor, copied: Tensor | None, every: int
 ) -> Tensor:
     """Compute `reference.scan`, without a second derivative."""
     phi: Tensor = _Scan.apply(reset, moves, table, state, copied, every)

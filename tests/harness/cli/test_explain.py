@@ -8,14 +8,7 @@ from click.testing import CliRunner
 
 from harness import tasks
 from harness.cli import explain
-from harness.cli.explain import (
-    canonical,
-    command,
-    encodings,
-    prf,
-    size_of_computation,
-    verdicts_of,
-)
+from harness.cli.explain import canonical, command, encodings, prf, size_of_computation, verdicts_of
 from harness.tasks import make
 
 

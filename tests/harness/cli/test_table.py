@@ -49,10 +49,7 @@ def test_a_papers_only_table_needs_no_number(call, tmp_path):
         (["ruoss2023", "1", "--records", "nowhere"], "no folder nowhere"),
         (["ruoss2023", "1", "--out", "x"], "--out needs"),
         (["ruoss2023", "--figure", "3", "--out", ""], "--out expects a value"),
-        (
-            ["ruoss2023", "--format", "json"],
-            "--format needs NUMBER",
-        ),
+        (["ruoss2023", "--format", "json"], "--format needs NUMBER"),
         (["chen2026", "3", "--out", f"{__file__}/x"], f"cannot read or write {__file__}/x: Not a"),
     ],
 )

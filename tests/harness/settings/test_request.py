@@ -11,8 +11,7 @@ from pezoo.spec import parse
 
 
 @pytest.mark.parametrize(
-    ("cuda", "mps", "found"),
-    [(True, True, "cuda"), (False, True, "mps"), (False, False, "cpu")],
+    ("cuda", "mps", "found"), [(True, True, "cuda"), (False, True, "mps"), (False, False, "cpu")]
 )
 def test_auto(cuda, mps, found, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)

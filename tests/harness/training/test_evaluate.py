@@ -12,13 +12,7 @@ from harness.data.seeds import generator
 from harness.data.sequences import decoder_sequences
 from harness.model.transformer import Transformer, shape_of
 from harness.settings.protocol import load_protocol, resolve, sample_count
-from harness.training.evaluate import (
-    LooksAhead,
-    check_decoding,
-    method,
-    score,
-    score_all,
-)
+from harness.training.evaluate import LooksAhead, check_decoding, method, score, score_all
 from harness.training.predict import decode, teacher_forced
 from harness.training.trainer import start
 from pezoo.registry import make

@@ -39,11 +39,7 @@ def test_on_other_devices(device, monkeypatch):
     ("like", "backend", "words"),
     [
         (NUMBERS, "nubma", "unknown back end 'nubma'; did you mean numba"),
-        (
-            NUMBERS.half(),
-            "numba",
-            "'numba' computes in float32 or float64",
-        ),
+        (NUMBERS.half(), "numba", "'numba' computes in float32 or float64"),
         (NUMBERS.to("meta"), "numba", "'numba' runs on a CPU"),
         (NUMBERS, "triton", "'triton' runs on a CUDA device"),
     ],

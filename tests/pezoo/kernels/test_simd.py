@@ -12,14 +12,7 @@ numba = pytest.importorskip("numba")
 
 from pezoo.kernels.simd import compile  # noqa: E402
 from pezoo.kernels.simd.functions import UNIT, exp2, log2, log_terms, power_terms  # noqa: E402
-from pezoo.kernels.simd.vector import (  # noqa: E402
-    LANES,
-    larger,
-    load,
-    pointer,
-    splat,
-    store,
-)
+from pezoo.kernels.simd.vector import LANES, larger, load, pointer, splat, store  # noqa: E402
 
 types = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 

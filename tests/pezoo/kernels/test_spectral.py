@@ -146,9 +146,7 @@ def test_values_and_gradients_equal_the_reference(
     given = inputs(b, t, c, j, seed, f=f)
     options = {"with_state": with_state, "with_copy": with_copy}
     for got, want in zip(
-        gradients(given, backend, **options),
-        gradients(given, "reference", **options),
-        strict=True,
+        gradients(given, backend, **options), gradients(given, "reference", **options), strict=True
     ):
         torch.testing.assert_close(got, want, atol=1e-11, rtol=1e-11)
 
