@@ -86,7 +86,7 @@ def _cursors(
     if layer.copying:
         copy, _ = layer.copy_branch(x, features, None, None, ctx.mode == "snapped")
     histograms, offsets = layer.scan.positions(Gates(reset, moves, layer.gamma, copy))
-    learned = [_spread(scores[i])[:, : encoding.options.cursors].flatten() for i in served]
+    learned = [_spread(scores[i]).flatten() for i in served]
     return Cursors(
         layer, *cursor_names(encoding, group), title_suffix(encoding, group),
         reset[0], moves[0], copy, histograms[0], offsets, torch.cat(learned),
