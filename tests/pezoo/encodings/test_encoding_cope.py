@@ -71,8 +71,3 @@ def test_it_starts_as_nothing_with_gates_that_count_half():
     p = encoding.counts(q, torch.zeros_like(q), at(300))
     assert p[0, 0, -1, -4:].tolist() == [2.0, 1.5, 1.0, 0.5]
     assert p[0, 0, -1, 0] == 63
-
-
-def test_one_position_is_an_error():
-    with pytest.raises(ValueError, match="max_pos must be at least 2"):
-        CoPE(SHAPE, max_pos=1)

@@ -94,7 +94,3 @@ def test_errors():
         Coupled(SHAPE).prepare(Context(torch.arange(3)[None]))
     with pytest.raises(ValueError, match="ids"):
         Abacus(SHAPE).prepare(Context(torch.arange(3)[None]))
-    with pytest.raises(ValueError, match="max_pos"):
-        Coupled(SHAPE, max_pos=0)
-    with pytest.raises(ValueError, match="digits"):
-        Abacus(SHAPE, digits=())

@@ -38,9 +38,3 @@ def test_it_is_the_formula():
                 for h in range(2):
                     want = sum(inner[m] * v[m][h] for m in range(5)) + o[h]
                     assert got[row, h, i - 2, j].item() == pytest.approx(want, abs=1e-5)
-
-
-@pytest.mark.parametrize("option", ["hidden", "c", "threshold"])
-def test_what_is_not_above_0_is_an_error(option):
-    with pytest.raises(ValueError, match=f"{option} must be above 0 and finite"):
-        FIRE(SHAPE, **{option: 0})

@@ -37,9 +37,3 @@ def test_windows_count_sampled_distances():
     table = torch.tensor([0, 2, 3, 9])
     got = bias(3, torch.arange(4)[None], distances=table, masked=3)[0, :, 3]
     assert (got == 0).tolist() == [[False] * 3 + [True]] * 2 + [[False, False, True, True]]
-
-
-@pytest.mark.parametrize("masked", [-1, 5])
-def test_more_masked_heads_than_heads_is_an_error(masked):
-    with pytest.raises(ValueError, match=rf"0\.\.4, the number of heads, got {masked}"):
-        HardALiBi(shape(4), masked=masked)

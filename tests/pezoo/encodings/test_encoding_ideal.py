@@ -55,5 +55,3 @@ def test_what_is_missing_is_said():
     told = Context(pos=torch.arange(3)[None], task_prf=mirrored)
     with pytest.raises(ValueError, match=r"ctx\.at\(layer, x, w_key\)"):
         Ideal(SHAPE).bias(q, q, Ideal(SHAPE).prepare(told).at(0, q))
-    with pytest.raises(ValueError, match="values must be at least 2"):
-        Ideal(SHAPE, values=1)

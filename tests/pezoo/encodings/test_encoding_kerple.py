@@ -40,8 +40,3 @@ def test_constants_start_uniform_and_stay_in_range(form):
     assert (p > 0).all()
     assert (a > 0).all()
     assert form == "log" or (p < 2).all()
-
-
-def test_an_unknown_form_is_an_error():
-    with pytest.raises(ValueError, match=r"unknown form 'exp' \(known: log, power\)"):
-        Kerple(SHAPE, form="exp")

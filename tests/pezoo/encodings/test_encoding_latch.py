@@ -1,6 +1,5 @@
 import math
 
-import pytest
 import torch
 
 from pezoo import Context, Shape, make
@@ -47,8 +46,3 @@ def test_it_adds_what_prism_adds():
     shape = Shape(d_model=64, n_heads=4, d_head=16, n_layers=2, train_len=12)
     own, prism = (sum(p.numel() for p in make(n, shape).parameters()) for n in ("latch", "prism"))
     assert abs(own / prism - 1) < 0.01
-
-
-def test_sizes_are_checked():
-    with pytest.raises(ValueError, match="gates"):
-        make("latch(gates=0)", SHAPE)

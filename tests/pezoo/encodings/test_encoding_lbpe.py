@@ -97,8 +97,3 @@ def test_what_is_missing_is_an_error():
     q = torch.zeros(1, 2, 3, 4)
     with pytest.raises(ValueError, match=r"lbpe needs the weight of the projection"):
         LBPE(SHAPE).bias(q, q, Context(pos=torch.arange(3)[None]))
-
-
-def test_impossible_options_are_errors():
-    with pytest.raises(ValueError, match="at least 1"):
-        LBPE(SHAPE, values=0)

@@ -61,8 +61,3 @@ def test_a_clamped_delta_has_no_gradient():
         encoding.delta.fill_(0.1)
     logits(encoding, q, k, torch.arange(3)[None]).sum().backward()
     assert not encoding.delta.grad.any()
-
-
-def test_an_unknown_start_is_an_error():
-    with pytest.raises(ValueError, match="start"):
-        PoPE(SHAPE, start="one")

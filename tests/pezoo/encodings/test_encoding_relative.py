@@ -70,8 +70,3 @@ def test_reference_sampled(reference, qk):
     torch.testing.assert_close(right, want["sampled_intended"], atol=1e-3, rtol=0)
     both = torch.where(torch.ones(7, 7).tril(-1).bool(), left, right)
     torch.testing.assert_close(both, want["sampled_intended_both_sides"], atol=1e-3, rtol=0)
-
-
-def test_odd_width_is_an_error():
-    with pytest.raises(ValueError, match="even d_model"):
-        Relative(Shape(7, 1, 7, 1, 4))

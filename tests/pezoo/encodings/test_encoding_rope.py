@@ -68,10 +68,3 @@ def test_the_layouts_differ_by_a_permutation():
     half = rotated(RoPE(SHAPE, layout="half"), q[..., order], k[..., order], pos)
     for a, b in zip(interleaved, half, strict=True):
         torch.testing.assert_close(a[..., order], b)
-
-
-def test_errors():
-    with pytest.raises(ValueError, match="even d_head"):
-        RoPE(Shape(7, 1, 7, 1, 4))
-    with pytest.raises(ValueError, match="unknown layout"):
-        RoPE(SHAPE, layout="neox")

@@ -51,8 +51,3 @@ def test_the_start_is_that_of_the_authors_models():
     assert encoding.v.shape == (2, 32, 512)  # phi_proj_rank of their configs
     for one in (encoding.v, encoding.u, encoding.conv):  # initializer_range
         assert one.std().item() == pytest.approx(0.02, rel=0.1)
-
-
-def test_a_width_that_heads_do_not_divide():
-    with pytest.raises(ValueError, match="does not divide"):
-        make("selective_rope", SHAPE.replaced(d_model=9))

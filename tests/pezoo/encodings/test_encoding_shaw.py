@@ -44,8 +44,3 @@ def test_initial_values_are_glorot_uniform():
     table = Shaw(SHAPE).table
     assert table.abs().max() <= limit
     assert table.std().item() == pytest.approx(limit / math.sqrt(3), rel=0.1)
-
-
-def test_no_clip_is_an_error():
-    with pytest.raises(ValueError, match="clip must be at least 1"):
-        Shaw(SHAPE, clip=0)

@@ -54,8 +54,3 @@ def test_around_sinusoidal_it_is_shifted_sinusoidal():
 def test_a_relative_encoding_does_not_notice():
     encoding = make("shifted:rope", SHAPE).train()
     assert encoding.relative
-
-
-def test_a_span_below_1_is_an_error():
-    with pytest.raises(ValueError, match="span must be"):
-        Shifted(SHAPE, span=0)

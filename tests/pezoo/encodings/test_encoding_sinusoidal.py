@@ -43,11 +43,6 @@ def test_reference_negative_side(reference):
     torch.testing.assert_close(rows, want, atol=2e-4, rtol=0)
 
 
-def test_odd_width_is_an_error():
-    with pytest.raises(ValueError, match="even d_model"):
-        Sinusoidal(Shape(7, 1, 7, 1, 4))
-
-
 def drawn(encoding, pos, seed):
     return encoding.draw(Context(pos=pos), generator=torch.Generator().manual_seed(seed))
 

@@ -49,12 +49,3 @@ def test_bias_reads_one_table_in_every_layer():
             for j in range(4):
                 row = bucket(int(pos[b, i] - pos[b, j]), 32, 128, False)
                 assert torch.equal(got[b, :, i - 2, j], encoding.table[row])
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"buckets": 1}, {"buckets": 3, "bidirectional": True}, {"buckets": 32, "max_distance": 16}],
-)
-def test_impossible_options_are_errors(options):
-    with pytest.raises(ValueError, match="must be"):
-        T5(SHAPE, **options)
