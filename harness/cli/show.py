@@ -139,7 +139,8 @@ def _print(record: Record) -> None:
     for table, names in tables.items():
         say(f"\n{' and '.join(names)} checkpoint\n{table}")
     hashes = {name: data.get(name) for name in ("backbone_hash", "data_hash")}
-    for title, part in (("cost", data["cost"]), ("environment", data["env"] | hashes)):
+    parts = {"cost": data["cost"], "environment": data["env"] | hashes}
+    for title, part in (parts | {"start": data["start"]} if "start" in data else parts).items():
         known = {key: value for key, value in part.items() if value not in (None, "", [], {})}
         rows = [(key, _words(value)) for key, value in known.items()]
         say(f"\n{title}\n{tabulate(rows, tablefmt='plain', disable_numparse=True)}")

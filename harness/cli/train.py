@@ -143,7 +143,7 @@ def known_records(folder: Path, configs: Sequence[RunConfig]) -> Records:
         raise ConfigError(f"--known: there is no folder {folder}")
     wanted = {config.hash for config in configs}
     found: dict[str, Record] = {}
-    for path in sorted(folder.rglob("*.json")):
+    for path in sorted(set(folder.rglob("*.json")) - {*folder.rglob("ckpt-*.json")}):
         small = path.is_file() and path.stat().st_size <= LARGEST_FILE
         named = RUN.search(path.read_bytes()) if small else None
         run = named[1].decode() if named else path.stem

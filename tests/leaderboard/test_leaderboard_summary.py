@@ -371,6 +371,23 @@ def test_a_length_that_one_encoding_lacks_is_not_tested(record):
     assert (rows[1].cells[1].status, rows[1].unseen_note) == ("not tested", "not tested")
 
 
+def test_a_table_says_which_weights_runs_did_not_get_from_their_start(record):
+    weights = {"run": "a" * 16, "weights": "b" * 64, "missing": [], "left": []}
+    changed = {"weights": "c" * 64, "missing": ["encoding.table"], "left": ["encoding.a"]}
+    one, two, other = (
+        record("rope", start=weights),
+        record("t5", start=weights | changed),
+        record("t5", seed=1, start=weights | changed | {"weights": "d" * 64}),
+    )
+    told = (
+        "t5 started without weights: encoding.table",
+        "t5 left over weights: encoding.a",
+    )
+    several = "runs of one seed did not start from the same weights"
+    assert tables([one, two])[0].warnings == (several, *told)
+    assert tables([one, other])[0].warnings == told
+
+
 def test_warnings_name_what_weakens_a_comparison(record):
     (group,) = tables([record("rope"), record("alibi", backbone_hash="other")])
     assert group.warnings == ("seed 0: the backbones did not start from the same weights",)

@@ -3,7 +3,6 @@
 import json
 import random
 import shutil
-import signal
 import time
 
 import pytest
@@ -82,6 +81,10 @@ def test_bench_trains_the_parent_once_and_its_records_pass_every_check(call, tmp
     with pytest.warns(UserWarning, match=r"not used: .* have changed"):
         assert call(*command(tmp_path / "c", "--known", tmp_path / "known"))[0] == 0
     assert (tmp_path / "c" / parent.run / weights.name).read_bytes() == before
+    assert call(*command(tmp_path / "d", "--known", tmp_path / "a"))[0] == 0
+    assert not [*(tmp_path / "d").glob("?" * 16)]  # every run is known
+    shown = call("show", rope.run, "--runs", tmp_path / "a")[1]
+    assert f"run      {parent.run}" in shown
     for made in ("b", "c"):
         other = finished(tmp_path / made / rope.run)
         assert (other.scores, other.sets, other.start) == (rope.scores, rope.sets, rope.start)
@@ -155,16 +158,20 @@ def test_killed_at_random_moments_nothing_is_lost_or_different(tmp_path):
 
 
 @pytest.mark.slow
-def test_bench_killed_at_20_random_moments_gives_the_same_results(call, tmp_path):
-    draws = random.Random(0)
-    assert call(*command(tmp_path / "whole"))[0] == 0
-    words = [str(word) for word in command(tmp_path / "cut")][1:]
+def test_bench_killed_at_20_random_moments_gives_the_same_results(tmp_path):
+    draws, first = random.Random(0), time.monotonic()
+
+    def begin(root):
+        return bench(root, "0", words=[str(word) for word in command(root)][1:])
+
+    assert begin(tmp_path / "whole").wait() == 0
+    seconds = time.monotonic() - first
     for _ in range(20):
-        process = bench(tmp_path / "cut", "0", words=words)
-        time.sleep(draws.uniform(0, 12))
-        process.send_signal(signal.SIGKILL)
+        process = begin(tmp_path / "cut")
+        time.sleep(draws.uniform(seconds / 3, seconds))  # the first third imports
+        process.kill()
         process.communicate()
-    eventually(lambda: call(*command(tmp_path / "cut"))[0] == 0)
+    eventually(lambda: begin(tmp_path / "cut").wait() == 0)
     for path in (tmp_path / "whole").glob("?" * 16):
         one, two = finished(path), finished(tmp_path / "cut" / path.name)
         assert (one.scores, one.sets, one.start) == (two.scores, two.sets, two.start)

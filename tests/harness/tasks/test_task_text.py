@@ -11,7 +11,7 @@ from harness.data.sequences import to_sequences
 from harness.settings.protocol import load_protocol, resolve
 from harness.tasks.base import TaskError
 from harness.tasks.corpus import places, read_corpus
-from harness.training.evaluate import score
+from harness.training.evaluate import check_decoding, score
 from harness.training.trainer import start
 from pezoo.spec import parse
 
@@ -185,3 +185,15 @@ def test_in_repeat_the_second_half_is_the_first(length):
     assert torch.equal(again.target, plain.target)
     assert torch.equal(ids[:, -half:], torch.cat([plain.prompt, plain.target], 1)[:, -half:])
     assert torch.equal(ids[:, : length - half], ids[:, half:])
+
+
+@pytest.mark.parametrize("scaling", ["dynamic(factor=2)", "ntk(factor=auto)"])
+def test_text_is_read_with_scalings_of_its_own_length(scaling):
+    """Token by token as at once: its whole length is known."""
+    sizes = (*SIZES, "eval.lengths=[128,300,600]")
+    typed = parse(f"window(size=200):rope(rope_parameters={scaling})")
+    config = resolve(load_protocol("text", sizes), "text", typed, 0, "cpu", "auto")
+    trainer = start(config)
+    assert not trainer.model.encoding.prefix_stable
+    check_decoding(trainer.model, trainer.task, config)
+    assert score(trainer.model, trainer.task, config, 300).status == "ok"
