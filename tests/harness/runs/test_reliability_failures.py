@@ -75,11 +75,31 @@ FLAWED = '''
         def __init__(self):
             raise AssertionError("never called")
 
+    class Leaving(Encoding):
+        def __init__(self, shape):
+            raise SystemExit(0)
+
+    class Numbered(Encoding):
+        wraps = 5
+
+    class Nameless(Encoding):
+        def __init__(self, shape, *, size: "Missing" = 1):
+            super().__init__(shape)
+
     def unmade():
         raise KeyError("vocabulary")
 '''
 NAMES = ("raises", "hungry", "exhausted", "short", "nan", "peeks", "bursts")
-UNBUILT = ("tableless", "shapeless")
+UNBUILT = ("tableless", "shapeless", "leaving", "numbered", "nameless")
+STOPPED = "class Stop(BaseException): pass\nraise Stop('no licence')"
+ENDLESS = """
+import time
+while True:
+    try:
+        time.sleep(0.01)
+    except Exception:
+        pass
+"""
 
 
 @pytest.fixture
@@ -89,10 +109,19 @@ def flawed(tmp_path, monkeypatch):
     (site / "flawed-1.0.dist-info").mkdir(parents=True)
     (site / "flawed.py").write_text(textwrap.dedent(FLAWED))
     points = [f"{name} = flawed:{name.title()}" for name in (*NAMES, *UNBUILT)]
-    points += ["unimportable = no_such_module_anywhere:Thing", "halting = halting:Thing"]
-    (site / "halting.py").write_text("raise KeyboardInterrupt")
+    points += ["unimportable = no_such_module_anywhere:Thing"]
+    for name, text in (
+        ("halting", "raise KeyboardInterrupt"),
+        ("stopped", STOPPED),
+        ("endless", ENDLESS),
+    ):
+        (site / f"{name}.py").write_text(text)
+        points.append(f"{name} = {name}:Thing")
+    monkeypatch.setattr("pezoo.plugin.SLOW", 0.2)
+    monkeypatch.setattr("pezoo.plugin.ENDLESS", 0.4)
+    monkeypatch.setattr("pezoo.plugin._ended", set())
     text = "\n".join(["[pezoo.encodings]", *points, "[pezoo.tasks]", "untask = no_such_task:T"])
-    text += "\nunmade = flawed:unmade\nhalted = halting:Thing"
+    text += "\nunmade = flawed:unmade\nhalted = halting:Thing\nendless_too = endless:Thing"
     (site / "flawed-1.0.dist-info" / "entry_points.txt").write_text(text)
     (site / "flawed-1.0.dist-info" / "METADATA").write_text("Name: flawed\nVersion: 1.0\n")
     monkeypatch.syspath_prepend(site)
@@ -219,6 +248,53 @@ def test_a_plugin_that_raises_on_import_is_named_and_all_else_works(call, flawed
         assert code == 2
         assert "failed to import" in err
         assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("leaving", "leaving cannot be built: SystemExit: 0"),
+        ("stopped", "the plug-in 'stopped:Thing', which failed to import: Stop: no licence (line 2)"),
+        ("numbered", "encoding 'numbered': wraps must be str | None; got 5"),
+        ("nameless", "options of nameless cannot be read: NameError: name 'Missing' is not defined"),
+        ("endless", "which failed to import: endless did not end within 0.4 s"),
+    ],
+)
+def test_a_plugin_that_would_end_or_hang_the_command_is_named(call, flawed, tmp_path, name, words):
+    where = ["--task", "copy", "--device", "cpu", "--runs", tmp_path]
+    for args in (["bench", "--pe", f"{name},rope", *where], ["check", name]):
+        code, out, err = call(*args)
+        assert code == (1 if args[0] == "check" and name in ("leaving", "nameless") else 2)
+        assert words in " ".join((out + err).split())
+        assert "Traceback" not in out + err
+
+
+def test_others_work_beside_plugins_that_would_end_or_hang_the_command(call, flawed, monkeypatch):
+    with pytest.warns(UserWarning, match="the import of endless takes long"):
+        code, out, _ = call("list", "encodings")
+    assert (code, any(line.startswith("rope ") for line in out.splitlines())) == (0, True)
+    code, out, _ = call("list", "tasks")
+    assert (code, any(line.startswith("copy ") for line in out.splitlines())) == (0, True)
+    assert "'endless', which failed to import: endless did not" in " ".join(out.split())
+    code, out, err = call("explain", "copy(aligned=5)")
+    assert (code, "left out: plug-in leaving: SpecError: leaving cannot" in err) == (0, True)
+    assert "rope" in out
+    monkeypatch.setattr("pezoo.registry.names", lambda: ["nope", *UNBUILT, "stopped", "endless"])
+    code, out, _ = call("check", "--all", "--quiet")
+    assert (code, "nope:\nall" in out) == (1, True)
+    assert out.splitlines()[-1] == (
+        f"{len(UNBUILT) + 2} of {len(UNBUILT) + 3} encodings fail: "
+        + ", ".join([*UNBUILT, "stopped", "endless"])
+    )
+
+
+def test_a_plugin_that_leaves_amid_a_command_is_one_message(call, flawed, monkeypatch):
+    scope = {}
+    exec(compile("def leave(*_): raise SystemExit(0)", "/site/plug.py", "exec"), scope)
+    monkeypatch.setattr("pezoo.encodings.nope.NoPE.embed", scope["leave"])
+    where = ["--task", "copy", "--device", "cpu", "--dry-run"]
+    code, _, err = call("bench", "--pe", "nope", *where)
+    assert (code, err.splitlines()[-1]) == (2, "Error: SystemExit: 0 (plug.py:1 in leave)")
 
 
 @pytest.mark.parametrize(
