@@ -40,7 +40,7 @@ def guarded(what: str, module: str = "") -> Iterator[None]:
 
 @contextmanager
 def staying(what: str) -> Iterator[None]:
-    """Turn what would end the program, such as SystemExit, into a SpecError; errors and Ctrl-C pass."""
+    """Turn what would end the program, as SystemExit, into a SpecError; let other errors pass."""
     try:
         yield
     except (Exception, KeyboardInterrupt):

@@ -15,12 +15,21 @@ from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from traceback import extract_tb
 from types import UnionType
-from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from pezoo import spec as text_form
 from pezoo.class_text import NamedClass, named_classes
+from pezoo.plugin import bounded, guarded, staying
 from pezoo.spec import Spec, SpecError, unknown
 
 if TYPE_CHECKING:
@@ -51,29 +60,23 @@ class Entry:
         home = f"in {_shown(self.module)}"
         if self.plugin is not None:
             home = f"comes from the plug-in {self.plugin.value!r}, which"
-        try:
-            if self.plugin is not None:
-                found = self.plugin.load()
-            else:
+        with guarded(f"encoding {self.name!r} {home} failed to import", self.module):
+            if self.plugin is None:
                 found = getattr(import_module(self.module), self.cls)
-        except (Exception, SystemExit, KeyboardInterrupt) as error:  # of a plug-in
-            raise SpecError(
-                f"encoding {self.name!r} {home} failed to import: {type(error).__name__}: {error}"
-                f"{_place(error, self.module)}"
-            ) from error
+            else:
+                from pezoo import base  # noqa: F401  torch, whose import is not the plug-in's fault
+
+                with bounded(self.module):
+                    found = self.plugin.load()
         from pezoo.base import Encoding
 
         if not (isinstance(found, type) and issubclass(found, Encoding)):
             raise SpecError(f"encoding {self.name!r}: {self.cls} must be a subclass of Encoding")
+        _check_attributes(self.name, found)
         if found.name not in (self.name, ""):
             raise SpecError(
                 f"the entry point {self.name} = {self.module}:{self.cls} does not match "
                 f'the name of its class, {found.name!r}: mark the class @register("{self.name}")'
-            )
-        if type(found.version) is not int or found.version < 1:
-            raise SpecError(
-                f"encoding {self.name!r}: version must be a whole number, at least 1; got "
-                f"{found.version!r}"
             )
         return found
 
@@ -82,11 +85,28 @@ def _shown(module: str) -> str:
     return module.replace(".", "/") + ".py"
 
 
-def _place(error: BaseException, module: str) -> str:
-    """Return the line of the file that led to the error."""
-    file = Path(_shown(module)).name
-    own = [f for f in extract_tb(error.__traceback__) if Path(f.filename).name == file]
-    return f" (line {own[-1].lineno})" if own else ""
+@cache
+def _attributes() -> dict[str, Any]:
+    """Return the types of the attributes that a class may set."""
+    from pezoo.base import Encoding
+    from pezoo.extras import Extras
+
+    kinds = get_type_hints(Encoding)
+    return {name: kinds[name] for one in (Extras, Encoding) for name in one.__annotations__}
+
+
+def _check_attributes(name: str, cls: type[Encoding]) -> None:
+    """Errors: SpecError for an attribute of a wrong type, and for a value that none can have."""
+    for attribute, kind in _attributes().items():
+        value = inspect.getattr_static(cls, attribute)
+        kind = get_args(kind)[0] if get_origin(kind) is ClassVar else kind
+        if not hasattr(value, "__get__") and not _fits(value, kind):
+            shown = kind.__name__ if isinstance(kind, type) else kind
+            raise SpecError(f"encoding {name!r}: {attribute} must be {shown}; got {value!r:.100}")
+    if cls.version < 1:
+        raise SpecError(f"encoding {name!r}: version must be at least 1; got {cls.version}")
+    if cls.wraps is not None and len(_wrapped(cls.wraps)) > 2:
+        raise SpecError(f"encoding {name!r}: wraps must name one or two; got {cls.wraps!r:.100}")
 
 
 def register(name: str) -> Callable[[_T], _T]:
@@ -139,7 +159,7 @@ def typed_names() -> list[str]:
 def takes(name: str) -> int:
     """Return how many encodings follow the colon of a name."""
     entry = entries().get(name)
-    return len(_wrapped(entry.wraps)) if entry and entry.wraps else 1
+    return len(_wrapped(entry.wraps)) if entry and isinstance(entry.wraps, str) else 1
 
 
 def _wrapped(wraps: str) -> list[Spec]:
@@ -231,7 +251,8 @@ def make(name: str | Spec, shape: Shape | None = None, **options: Any) -> Encodi
 
 def _build(cls: type[Encoding], spec: Spec, *args: Any) -> Encoding:
     try:
-        return cls(*args, **spec.options)
+        with staying(f"{spec} cannot be built"):
+            return cls(*args, **spec.options)
     except SpecError:
         raise
     except ValueError as error:
@@ -249,7 +270,8 @@ def check_wraps(spec: Spec, cls: type[Encoding]) -> None:
 
 def check_values(spec: Spec, cls: type) -> None:
     """Check that a class takes these options. Errors: SpecError for a name or a type."""
-    parameters = inspect.signature(cls, eval_str=True).parameters
+    with guarded(f"the options of {spec.name} cannot be read"):
+        parameters = inspect.signature(cls, eval_str=True).parameters
     known = tuple(p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY)
     for option, value in spec.options.items():
         if option not in known:

@@ -15,10 +15,13 @@ _ROOTS = ("check_prefix_stability", "check_streaming")  # their faults make many
 @click.command()
 @click.argument("name", required=False)
 @click.option("--all", "every", is_flag=True, help="All encodings by name, in place of NAME.")
-def command(name: str | None, every: bool) -> None:
-    """Run every conformance check on an encoding ("rope", "randomized:rope") or a task."""
+@click.option("--quiet", "-q", is_flag=True, help="Failures and the summary alone.")
+def command(name: str | None, every: bool, quiet: bool) -> None:
+    """Run every conformance check on an encoding ("rope", "randomized:rope") or a task.
+
+    Failures come first, then the checks that pass, then a summary.
+    """
     from harness import tasks
-    from pezoo.registry import names
     from pezoo.spec import bare
 
     if every == (name is not None):
@@ -28,16 +31,35 @@ def command(name: str | None, every: bool) -> None:
             f"expected the name of an encoding or a task, got the file {name}: put it into "
             "pezoo/encodings/, or install it as a package (docs/add-an-encoding.md)"
         )
-    failed = []
-    for one in names() if name is None else [name]:
-        if every:
-            click.echo(f"{one}:")
-        failed += [_task(one) if bare(one) in tasks.names() else _encoding(one)]
-    if any(failed):
+    if name is None:
+        bad = _every(quiet)
+    else:
+        bad = _task(name) if bare(name) in tasks.names() else _encoding(name, quiet)
+    if bad:
         sys.exit(1)
 
 
-def _encoding(name: str) -> bool:
+def _every(quiet: bool) -> bool:
+    """Run the checks on all encodings; return True if one fails."""
+    from pezoo.registry import names
+    from pezoo.spec import SpecError
+
+    failed = []
+    for name in names():
+        click.echo(f"{name}:")
+        try:
+            bad = _encoding(name, quiet)
+        except SpecError as error:  # of a plug-in
+            click.echo(f"FAIL  {error}")
+            bad = True
+        failed += [name] * bad
+    which = f" fail: {', '.join(failed)}" if failed else " pass"
+    click.echo(f"\n{len(failed) or 'all'} of {len(names())} encodings{which}")
+    return bool(failed)
+
+
+def _encoding(name: str, quiet: bool) -> bool:
+    """Run the checks on an encoding; return True if one fails."""
     from harness import tasks
     from pezoo.registry import check, entries, make, parse
     from pezoo.spec import SpecError, nearest
@@ -49,13 +71,14 @@ def _encoding(name: str) -> bool:
         task = "" if "did you mean" in str(error) else nearest(name, tasks.names())
         raise SpecError(f"{error}{task} (a task)" if task else str(error)) from error
     entries()[spec.name].load()
+    passed: list[str] = []
     seen: dict[str, str] = {}  # an error to the check that met it first
     others: dict[str, list[str]] = {}  # that check to later ones that fail by the same fault
     for one in CHECKS:
         title = one.__name__
         try:
             run_check(one, lambda shape: make(spec, shape))
-            click.echo(f"ok    {title}")
+            passed.append(title)
         except AssertionError as error:
             first = seen.setdefault(str(error.__cause__), title)
             first = next((root for root in _ROOTS if root in seen.values()), first)
@@ -71,8 +94,10 @@ def _encoding(name: str) -> bool:
         if later:
             words = f"fix {first} first; {len(later)} more fail with it: {', '.join(later)}"
             click.echo(fill(words, 100, subsequent_indent="      ", break_on_hyphens=False))
-    if failures := len(others) + sum(map(len, others.values())):
-        click.echo(f"{failures} of {len(CHECKS)} checks fail")
+    click.echo("".join(f"ok    {title}\n" for title in passed if not quiet), nl=False)
+    failures = len(CHECKS) - len(passed)
+    words = f"{failures} of {len(CHECKS)} checks fail" if failures else f"all {len(passed)} pass"
+    click.echo(words)
     return failures > 0
 
 

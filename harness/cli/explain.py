@@ -163,7 +163,7 @@ def verdicts_of(task: Task) -> dict[Verdict | None, list[str]]:
     for name in names():
         try:
             alike.setdefault(_verdict(task, name, known), []).append(name)
-        except Exception as error:
+        except BaseException as error:
             if entries()[name].plugin is None:
                 raise
             click.echo(f"left out: plug-in {name}: {type(error).__name__}: {error}", err=True)

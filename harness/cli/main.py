@@ -5,6 +5,7 @@ import sys
 import warnings
 from importlib import import_module
 from itertools import pairwise
+from pathlib import Path
 
 import click
 
@@ -89,3 +90,19 @@ def main() -> None:
         click.echo(f"Error: {words}", err=True)
         wrong = (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError)
         sys.exit(2 if isinstance(error, wrong) or error.errno == errno.ENAMETOOLONG else 1)
+    except BaseException as error:
+        _check_ours(error)
+        raise
+
+
+def _check_ours(error: BaseException) -> None:
+    """End with 2 and one message where code of others would end the command, as sys.exit does."""
+    from traceback import extract_tb
+
+    if isinstance(error, Exception):
+        return
+    last = extract_tb(error.__traceback__)[-1]
+    if not last.filename.startswith(str(Path(__file__).parents[1])):
+        place = f"{Path(last.filename).name}:{last.lineno} in {last.name}"
+        click.echo(f"Error: {type(error).__name__}: {error} ({place})", err=True)
+        sys.exit(2)

@@ -47,6 +47,19 @@ def command(**typed: Any) -> None:
     click.echo(measure(configs, length, asked.repeats, baseline).render(asked.format))
 
 
+def _fits(name: str, causal: bool) -> bool:
+    """Return whether an encoding can run; a plug-in that cannot be imported is named."""
+    from pezoo.registry import entries
+    from pezoo.spec import SpecError
+
+    try:
+        cls = entries()[name].load()
+    except SpecError as error:
+        click.echo(f"left out: {error}", err=True)
+        return False
+    return causal or not cls.causal_only
+
+
 def _configs(asked: SimpleNamespace) -> tuple[list[RunConfig], int, str]:
     """Return the runs, the length, and the label of the baseline, which is one of the runs.
 
@@ -54,14 +67,14 @@ def _configs(asked: SimpleNamespace) -> tuple[list[RunConfig], int, str]:
     """
     from harness import tasks
     from harness.settings.protocol import load_protocol, parse_request
-    from pezoo.registry import check, entries, names, parse
+    from pezoo.registry import check, names, parse
 
     task = tasks.make(asked.task)  # one, where a request may have several
     baseline = check(parse(asked.baseline))
     pe = asked.pe
     if not pe:
         causal = load_protocol(asked.protocol, asked.set).track != "encoder"
-        pe = ",".join(name for name in names() if causal or not entries()[name].load().causal_only)
+        pe = ",".join(name for name in names() if _fits(name, causal))
     request = parse_request(pe, asked.task, asked.protocol, "0", asked.set)
     if str(baseline) not in map(str, request.encodings):
         request.encodings.insert(0, baseline)

@@ -9,8 +9,10 @@ import click
 from tabulate import tabulate
 
 from experiment.config import RunConfig
+from harness import tasks
 from harness.settings.catalog import read_catalog
 from harness.settings.sweep import Choice
+from leaderboard.catalog import Catalog
 from leaderboard.escape import markdown_text, shown
 from leaderboard.record.schema import Record
 from leaderboard.record.tuning import values_text
@@ -26,6 +28,7 @@ from leaderboard.render.text import (
     unlearned_text,
     unseen_text,
 )
+from leaderboard.stats.overview import Baseline, baseline, constant
 from leaderboard.stats.ranks import verdicts
 from leaderboard.stats.rows import BITS, EXACT, NOT_LEARNED, TOKENS, Point, Row, aliases, legend
 from leaderboard.stats.tables import Table, tables
@@ -45,7 +48,8 @@ def print_records(
     if form == "json":
         click.echo(json.dumps([record.data() for record in records], indent=1))
         return
-    found = tables(records, read_catalog())
+    catalog = read_catalog()
+    found = tables(records, catalog)
     if form == "csv":
         click.echo(rows_as_csv(row for table in found for row in table.rows), nl=False)
         return
@@ -57,7 +61,7 @@ def print_records(
         if form == "markdown":
             _print_markdown(table, words)
         else:
-            _print_table(table, words, wide)
+            _print_table(table, words, wide, catalog)
     if not records and missing:
         click.echo("no run has a record yet")
 
@@ -66,11 +70,30 @@ def _print_markdown(table: Table, words: Sequence[str]) -> None:
     rows = table.rows
     test, *pairs = map(markdown_text, verdicts(rows))
     own = [*words, *medians_text(rows), *notes_text(rows), *_failed(rows)]
+    if (guess := _guess(table)) and guess.unseen is not None:
+        own.append(f"baseline, which ignores the prompt: {percent(guess.unseen)} % beyond training")
     lines = [f"- {markdown_text(line)}\n" for line in own]
     title = markdown_text(f"{table.first.task} ({table.named})")
     click.echo(f"### {title}\n\n{rows_as_markdown(rows)}\n")
     click.echo("".join([*lines, "\n" * bool(lines), f"{test}\n"]))
     click.echo("".join(f"- {pair}\n" for pair in pairs), nl=False)
+
+
+def _guess(table: Table) -> Baseline | None:
+    """Return what a constant answer gets in the table's metric; None where that is unknown.
+
+    Of whole answers it is known where they are one token.
+    """
+    first = table.first
+    try:
+        task = tasks.make(first.task)
+    except ValueError:  # of a plug-in that is not installed
+        return None
+    lengths = [n for cell in table.rows[0].cells for n in task.lengths(cell.length, cell.length)]
+    single = not table.rows[0].in_bits and all(task.max_tokens(n)[1] == 1 for n in lengths)
+    if first.chance is None or not (table.of_encoders or single):
+        return None
+    return constant(table, first.chance, task.best_constant if task.text() == task.name else ())
 
 
 def _failed(rows: Sequence[Row], names: Mapping[str, str] | None = None) -> list[str]:
@@ -82,15 +105,15 @@ def _failed(rows: Sequence[Row], names: Mapping[str, str] | None = None) -> list
     ]
 
 
-def _print_table(found: Table, lacks: Sequence[str], wide: bool) -> None:
+def _print_table(found: Table, lacks: Sequence[str], wide: bool, catalog: Catalog) -> None:
     """Print a table that fits the terminal, and notes below it.
 
     Where no answer is right, as in short runs, the accuracy of tokens follows.
     """
     rows, width = found.rows, 10_000 if wide else get_terminal_size((120, 24)).columns
-    names = aliases(rows)
+    names, guess = aliases(rows), _guess(found)
     place = "wide" if wide else "terminal"
-    table, lengths, intervals = _fitting(rows, names, width, place)
+    table, lengths, intervals = _fitting(rows, names, width, place, guess)
     unit = " [95 % interval: t, or Wilson's for one seed]" if intervals else ""
     unit = f"{'' if rows[0].in_bits else ', %'}{unit}"
     title = f"{found.first.task} ({found.named}): mean {rows[0].metric} per length{unit}"
@@ -98,15 +121,7 @@ def _print_table(found: Table, lacks: Sequence[str], wide: bool) -> None:
     click.echo(table)
     both = rows[0].metric != EXACT
     if (wide and both) or not any(c.main and c.main.mean for row in rows for c in row.cells):
-        click.echo(f"\n{rows[0].other} per length, %")
-        heads = ["encoding", "unseen", *(str(rows[0].cells[at].length) for at in lengths)]
-        cells = [
-            [names[row.label], percent(row.unseen_beside)]
-            + [percent(c.beside) if c.main else _short(c.status) for c in scores]
-            for row in rows
-            for scores in [[row.cells[at] for at in lengths]]
-        ]
-        click.echo(_text(heads, cells) + "\n" * (not both))
+        _print_beside(found, names, lengths, baseline(found, catalog))
     if rows[0].in_bits:
         _print_saved(rows, names, lengths)
     notes = [f"{short} = {label}" for short, label in legend(rows, names)]
@@ -117,9 +132,37 @@ def _print_table(found: Table, lacks: Sequence[str], wide: bool) -> None:
         named = ", ".join(f"({mode})" for mode in sorted(modes))
         notes.append(f"{named}: the same weights run in another way; see pezoo list encodings NAME")
     words = [*unlearned_text(rows, names), *medians_text(rows, names), *verdicts(rows)]
-    words += notes_text(rows, names)
+    words += [*notes_text(rows, names), *_below(rows, names, guess)]
     for line in [*notes, *lacks, *words, *_failed(rows, names)]:
         click.echo(fill(shown(line), min(width, 120), subsequent_indent="  "))
+
+
+def _print_beside(
+    found: Table, names: Mapping[str, str], lengths: Sequence[int], guess: Baseline
+) -> None:
+    """Print the other measure; `guess` is the baseline of tokens."""
+    rows = found.rows
+    click.echo(f"\n{rows[0].other} per length, %")
+    heads = ["encoding", "unseen", *(str(rows[0].cells[at].length) for at in lengths)]
+    cells = [
+        [names[row.label], percent(row.unseen_beside)]
+        + [percent(c.beside) if c.main else _short(c.status) for c in scores]
+        for row in rows
+        for scores in [[row.cells[at] for at in lengths]]
+    ]
+    if guess.by_length and rows[0].other == TOKENS:
+        shares = (percent(guess.by_length[at]) for at in lengths)
+        cells.append(["baseline", percent(guess.unseen), *shares])
+    click.echo(_text(heads, cells) + "\n" * (rows[0].metric == EXACT))
+
+
+def _below(rows: Sequence[Row], names: Mapping[str, str], guess: Baseline | None) -> list[str]:
+    """Say what the baseline is, and which encodings do not exceed it beyond training."""
+    if guess is None or guess.unseen is None:
+        return []
+    low = [names[row.label] for row in rows if row.unseen and row.unseen.mean <= guess.unseen]
+    not_above = f"; {', '.join(low)} do{'es' * (len(low) == 1)} not exceed it" if low else ""
+    return [f"baseline: the best constant answer, which ignores the prompt{not_above}"]
 
 
 def _print_saved(rows: Sequence[Row], names: Mapping[str, str], lengths: Sequence[int]) -> None:
@@ -137,7 +180,7 @@ def _saved(cell: Point) -> str:
 
 
 def _fitting(
-    rows: Sequence[Row], names: Mapping[str, str], width: int, place: str
+    rows: Sequence[Row], names: Mapping[str, str], width: int, place: str, guess: Baseline | None
 ) -> tuple[str, Sequence[int], bool]:
     """Return the fullest table that fits, its columns of lengths, and whether it has intervals.
 
@@ -153,6 +196,10 @@ def _fitting(
     tries += [(few, False, True), (few, False, False), (some, False, False), ([], False, False)]
     for lengths, intervals, more in tries:
         heads, cells = _columns(rows, names, lengths, intervals, place * more)
+        if guess and guess.by_length:
+            shares = [guess.unseen, *(guess.by_length[at] for at in lengths)]
+            line = ["baseline", "", *map(percent, shares)]
+            cells.append(line + [""] * (len(heads) - len(line)))
         table = _text(heads, cells)
         if len(table.partition("\n")[0]) <= width:
             break

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from pezoo.class_text import named_classes
+from pezoo.plugin import bounded, guarded
 from pezoo.registry import check_values
-from pezoo.spec import Spec, choice, parse
+from pezoo.spec import Spec, SpecError, choice, parse
 
 if TYPE_CHECKING:
     from harness.tasks.base import Task
@@ -65,15 +66,11 @@ def make(text: str) -> Task:
     spec = _parse(text)
     cls = _load(spec.name)
     check_values(spec, cls)
-    try:
-        task = cls(**spec.options)
-    except ValueError as error:
-        raise ValueError(f"task {spec}: {error}") from error
-    except (Exception, SystemExit, KeyboardInterrupt) as error:  # of a plug-in
-        raise ValueError(
-            f"task {spec.name!r}, {locations()[spec.name]}, cannot be made: "
-            f"{type(error).__name__}: {error}"
-        ) from error
+    with guarded(f"task {spec.name!r}, {locations()[spec.name]}, cannot be made"):
+        try:
+            task = cls(**spec.options)
+        except ValueError as error:
+            raise SpecError(f"task {spec}: {error}") from error
     chance = getattr(task, "chance", 0)
     if not isinstance(chance, int | float) or not 0 <= chance <= 1:
         raise ValueError(f"task {spec}: chance must be from 0 to 1, was {chance!r}")
@@ -105,13 +102,9 @@ def _load(name: str) -> type[Task]:
     from harness.tasks.base import Task
 
     module, _, cls = locations()[name].partition(":")
-    try:
-        found = getattr(import_module(module), cls)
+    with guarded(f"task {name!r} comes from {module!r}, which failed to import", module):
+        with bounded(module):
+            found = getattr(import_module(module), cls)
         if not callable(found) or (isinstance(found, type) and not issubclass(found, Task)):
             raise TypeError(f"{cls} is not a subclass of harness.tasks.base.Task")
         return cast("type[Task]", found)
-    except (Exception, SystemExit, KeyboardInterrupt) as error:  # of a plug-in
-        raise ValueError(
-            f"task {name!r} comes from {module!r}, which failed to import: "
-            f"{type(error).__name__}: {error}"
-        ) from error

@@ -100,7 +100,8 @@ class Task:
     example: str  # the text of one prompt and its target; may depend on options, like vocab, chance
     vocab: Vocab
     chance: float  # token accuracy of the best constant answer
-    # (length, token accuracy of the best constant at each place), where far above chance
+    # (length, token accuracy of the best constant at each place), where far above chance, with the
+    # default options
     best_constant: tuple[tuple[int, float], ...] = ()
     min_length: int = 1
     max_length: int | None = None

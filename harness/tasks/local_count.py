@@ -30,6 +30,7 @@ class LocalCount(Strings):
     paper = "Vasylenko et al. 2026"
     family = "counting"
     version = 2
+    best_constant = ((10, 0.52), (20, 0.39), (50, 0.3), (500, 0.26))
     example = "bbbaacccc=012010123"
 
     def __init__(self, *, reps: int = 6) -> None:

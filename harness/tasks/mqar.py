@@ -28,6 +28,7 @@ class Mqar(Task):
     summary = "the values of many keys"
     paper = "Arora et al. 2023"
     family = "retrieval"
+    best_constant = ((10, 0.08), (20, 0.12), (30, 0.18), (36, 0.27), (40, 0.53))
     example = "k7 v2 k3 v0 k5 v2 = k3 v0 k5 v2 k7 v2"
 
     def __init__(self, *, keys: int = 40, values: int = 20) -> None:

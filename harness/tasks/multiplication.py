@@ -34,6 +34,7 @@ class Multiplication(Task):
     summary = "a product as a sum of shifted digits"
     paper = "PRISM, Table 4"
     family = "arithmetic"
+    best_constant = ((4, 0.37), (10, 0.27), (35, 0.25))
     example = (
         "675x1259=675x[1*(1->1)(2->0)(5->0)(9->0)+2*(2->1)(5->0)(9->0)+5*(5->1)(9->0)+9*(9->1)]"
     )

@@ -51,6 +51,7 @@ class ScanCot(Task):
     summary = "SCAN commands, clause by clause"
     paper = "PRISM, Table 4"
     family = "rewriting"
+    best_constant = ((6, 0.24), (10, 0.22), (18, 0.27), (28, 0.33), (48, 0.53))
     example = (
         "walk around left thrice and look opposite right ="
         + " walk around left + walk around left + walk around left and look opposite right ->"

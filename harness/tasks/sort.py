@@ -25,6 +25,7 @@ class Sort(Strings):
     summary = "distinct numbers in order"
     paper = "Huang et al. 2024"
     family = "sorting"
+    best_constant = ((10, 0.05), (50, 0.12), (77, 0.22), (95, 0.45), (100, 1.0))
     example = "17 4 88 9 = 4 9 17 88"
 
     def __init__(self, *, symbols: int = 100) -> None:

@@ -13,11 +13,15 @@ from traceback import extract_tb
 import torch
 from torch import Tensor
 
+from experiment.protocol import protocol_names, read_protocol
 from harness.tasks.base import Batch, Task, TaskError, Vocab
 from harness.theory.representation import Computation
+from leaderboard.stats.overview import between
 
 BATCH = 64  # instances of each of the usual lengths
 FAR, FEW = 100, 4  # the longest of the lengths beyond, and instances of each
+SHORT = 10  # below it much of an answer may be format
+MOST_TOKENS = 4000  # of an instance that a protocol tests in practice
 
 
 def check_task(task: Task, *, lengths: Sequence[int] = (1, 2, 3, 5, 8, 13)) -> None:
@@ -62,6 +66,8 @@ def _check(task: Task, lengths: Sequence[int]) -> None:
     for length in (top, *beyond):
         _check_randomness(task, length)
     _check_chance(task, top)
+    if task.text() == task.name:  # best_constant is that of the default options
+        _check_baseline(task)
     _check_missing_lengths(task)
     if task.determined:
         _check_example(task, _sample(task, 1, offered[-1]))
@@ -148,7 +154,7 @@ def _check_computation(
 
 
 def _check_chance(task: Task, length: int) -> None:
-    """Check `chance` and `best_constant` against constant answers to 2,000 instances or more.
+    """Check `chance` against constant answers to 2,000 instances or more.
 
     `chance` lies between the accuracy of the best constant at the hardest place of the answer and
     that at all places; up to a quarter lower where it is 1/K and values are not quite uniform.
@@ -160,30 +166,60 @@ def _check_chance(task: Task, length: int) -> None:
     best, there = counts.amax(0), counts.sum(0)
     low = min(float((best / there)[there > 200].min()), float(counts.sum(1).max() / there.sum()))
     high = float(best.sum() / there.sum())
-    for known, share in task.best_constant:
-        got = best_constant(task, known, 2000)
-        assert abs(got - share) < 0.03, (
-            f"{task.name}: best_constant has {share} at length {known}, expected {got:.3f}"
-        )
     assert 0.7 * low <= task.chance <= 1.1 * high + 0.01, (
-        f"{task.name}: chance {task.chance} is wrong: at length {length} the best constant answer "
-        f"gets {low:.2f} of the tokens at the hardest place and {high:.2f} at all places"
+        f"{task.name}: chance {task.chance} is wrong, expected {0.7 * low:.2f} to "
+        f"{1.1 * high + 0.01:.2f}: at length {length} the best constant answer gets {low:.2f} of "
+        f"the tokens at the hardest place and {high:.2f} at all places"
     )
+
+
+def _check_baseline(task: Task) -> None:
+    """Check `best_constant`, and at test lengths that no constant answer does much better."""
+    known, found = dict(task.best_constant), {}
+    for length, share in known.items():
+        got = best_constant(task, length, 4000)
+        assert abs(got - share) < 0.03, (
+            f"{task.name}: best_constant has {share} at length {length}, expected {got:.3f}"
+        )
+    for length in _test_lengths(task):
+        samples = min(4000, max(200, 400_000 // sum(task.max_tokens(length))))
+        found[length] = round(best_constant(task, length, samples), 2)
+    for length, share in found.items():
+        said = between(known, length) if known else task.chance
+        assert share < said + 0.15, (
+            f"{task.name}: {'best_constant' if known else 'chance'} says {said:.2f} at length "
+            f"{length}, where the best constant answer gets {share:.2f} of the tokens; for example "
+            f"best_constant = {(*found.items(),)}"
+        )
+
+
+def _test_lengths(task: Task) -> list[int]:
+    """Return about four of the lengths beyond training at which protocols test the task."""
+    found: set[int] = set()
+    for protocol in (read_protocol(name) for name in protocol_names()):
+        _, train, test = protocol.settings(task.text())
+        if protocol.track != "text":
+            least = max(train.lengths[1] + 1, SHORT)
+            found |= {n for n in test.lengths if n >= least and task.lengths(n, n)}
+    some = sorted(n for n in found if sum(task.max_tokens(n)) <= MOST_TOKENS)
+    return [*dict.fromkeys((*some[:: len(some) // 3 + 1], *some[-1:]))]
 
 
 def best_constant(task: Task, length: int, samples: int = 10_000) -> float:
     """Estimate the token accuracy of the best constant at each place of the answer.
 
-    Only tokens of `task.counted` count, as in Ruoss et al. (2023). It exceeds `chance` where the
-    tokens at a place are not uniform. Errors: TaskError for a length without instances.
+    Half of the samples choose it, the others score it. Only tokens of `task.counted` count, as in
+    Ruoss et al. (2023). It exceeds `chance` where the tokens at a place are not uniform.
+    Errors: TaskError for a length without instances.
 
     >>> from harness.tasks import make
     >>> make("bucket_sort").chance, round(best_constant(make("bucket_sort"), 60), 2)
     (0.2, 0.82)
     """
     target = task.sample(torch.Generator().manual_seed(0), samples, length).target  # (B, Q)
-    counted = task.counted(target)
-    return float(_counts(target, counted).amax(0).sum() / counted.sum())
+    counted, half = task.counted(target), samples // 2
+    best = _counts(target[:half], counted[:half]).argmax(0)
+    return float(((target == best) & counted)[half:].sum() / counted[half:].sum())
 
 
 def _counts(target: Tensor, counted: Tensor) -> Tensor:

@@ -47,6 +47,7 @@ class TuringMachine(Task):
     paper = "Hou et al. 2024, Section 5.3"
     versioned_by = ("file",)
     family = "rewriting"
+    best_constant = ((6, 0.39), (10, 0.32), (20, 0.23), (50, 0.15), (182, 0.09), (500, 0.08))
     example = "$ b1 a2 a3 ~ s1 | ( s5 a4 R ) a4 b2 a3 ~ s5 ."
 
     def __init__(

@@ -27,4 +27,5 @@ class TuringMultiplication1(TuringProducts):
     name = "turing_multiplication_1"
     digits = more = 1
     bare_chance = 0.19
+    best_constant = ((6, 0.48), (10, 0.41), (25, 0.3), (47, 0.24), (56, 0.22))
     example = "$432*5|43c*5(10~1,0)|4d*5(15~1,60)|e*5(20~2,160)|^*5(00~0,2160)|2160."

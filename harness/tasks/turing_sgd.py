@@ -46,6 +46,7 @@ class TuringSGD(Task):
     paper = "Hou et al. 2024, Section 5.2"
     family = "arithmetic"
     vocab = Vocab((*(f"a{i}" for i in range(LEVELS)), *"$d,", "yp", "g", "cur", "|"), " ")
+    best_constant = ((3, 0.47), (10, 0.44), (35, 0.42))
     example = (
         "$ d a80 a145 , a102 d a77 a139 , a103 | "
         "d a80 a145 , a102 d a77 a139 , a103 yp a100 g a101 a99 cur a99 a101 | "

@@ -25,6 +25,7 @@ class TwoBack(Strings):
     summary = "the digit two places before"
     paper = "Vasylenko et al. 2026"
     family = "copying"
+    best_constant = ((6, 0.4), (10, 0.28), (20, 0.19), (50, 0.13), (500, 0.1))
     example = "8349216=..83492"
     vocab = Vocab((*"0123456789", ".", "="))
     chance = 0.1

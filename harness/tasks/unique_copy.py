@@ -23,6 +23,7 @@ class UniqueCopy(Sort):
     summary = "repeat distinct numbers"
     paper = "Huang et al. 2024"
     family = "copying"
+    best_constant = ()
     example = "17 4 88 9 = 17 4 88 9"
 
     def __init__(self, *, symbols: int = 100) -> None:

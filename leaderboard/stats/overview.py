@@ -127,8 +127,7 @@ def baseline(table: Table, catalog: Catalog) -> Baseline:
         return Baseline(None, None, False)
     task = catalog.tasks.get(table.first.task)
     if task and task.best_constant and table.of_encoders:
-        by_length = [_between(dict(task.best_constant), cell.length) for cell in cells]
-        return Baseline(by_length, _unseen(by_length, table, chance), True)
+        return constant(table, chance, task.best_constant)
     ends = [
         next((row.cells[at].ends for row in table.rows if row.cells[at].ends is not None), None)
         for at in range(len(cells))
@@ -136,6 +135,13 @@ def baseline(table: Table, catalog: Catalog) -> Baseline:
     known = all(end is not None for end in ends) and any(ends)
     by_length = [chance + (1 - chance) * (end or 0.0) if known else chance for end in ends]
     return Baseline(by_length, _unseen(by_length, table, chance), known)
+
+
+def constant(table: Table, chance: float, best: Sequence[tuple[int, float]]) -> Baseline:
+    """Return the baseline of the best constant answer, by length; of chance if `best` is empty."""
+    cells = table.rows[0].cells
+    by_length = [between(dict(best), cell.length) if best else chance for cell in cells]
+    return Baseline(by_length, _unseen(by_length, table, chance), bool(best))
 
 
 def mean_baseline(baselines: Sequence[Baseline], counts: Sequence[bool]) -> float | None:
@@ -151,7 +157,7 @@ def _unseen(by_length: list[float], table: Table, chance: float) -> float:
     return fmean(unseen) if unseen else chance
 
 
-def _between(known: Mapping[int, float], length: int) -> float:
+def between(known: Mapping[int, float], length: int) -> float:
     """Interpolate linearly in the logarithm of the length; constant beyond the ends."""
     lengths = sorted(known)
     at = bisect(lengths, length)

@@ -118,12 +118,34 @@ def test_where_no_answer_is_right_the_table_has_tokens(made_record, capsys):
     record = made_record("rope", 0, {10: 0, 20: 0})
     printed([record], "table")
     out = capsys.readouterr().out
-    head, _, row = out[out.index("token accuracy per length") :].splitlines()[1:4]
+    head, _, row, last = out[out.index("token accuracy per length") :].splitlines()[1:5]
+    assert last.split() == ["baseline", "10.0", "10.0", "10.0"]
     tokens = [f"{100 * score['token']:.1f}" for score in record["scores"]["last"]]
     assert head.split() == ["encoding", "unseen", "10", "20"]
     assert row.split() == ["rope", "-", tokens[0], "-"]
     printed([made_record("rope", 0, {10: 1, 20: 0})], "table")
     assert "token accuracy" not in capsys.readouterr().out
+
+
+def test_the_table_has_the_baseline_and_names_who_does_not_exceed_it(made_record, capsys):
+    encoder = {"task": "bucket_sort", "config": {"track": "encoder"}}
+    right = {"rope": 80, "nope": 90}
+    records = [made_record(name, right={10: 99, 100: r}, **encoder) for name, r in right.items()]
+    for record in records:
+        for score in record["scores"]["last"]:
+            score["token"] = score["exact"]
+    printed(records, "table")
+    out = capsys.readouterr().out
+    (row,) = [line.split() for line in out.splitlines() if line.startswith("baseline ")]
+    assert row == ["baseline", "86.0", "60.0", "86.0"]
+    assert "which ignores the prompt; rope does not exceed it" in " ".join(out.split())
+    printed(records, "markdown")
+    assert "baseline, which ignores the prompt: 86.0 % beyond training" in capsys.readouterr().out
+    for task, expected in (("majority", ["10.0"] * 3), ("copy", None)):
+        printed([made_record("rope", right={10: 99, 20: 80}, task=task)], "table")
+        rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+        found = [row[1:] for row in rows if row[:1] == ["baseline"]]
+        assert found == ([expected] if expected else [])
 
 
 def test_a_table_is_named_by_the_settings_that_differ(made_record, capsys):

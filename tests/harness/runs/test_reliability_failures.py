@@ -254,9 +254,15 @@ def test_a_plugin_that_raises_on_import_is_named_and_all_else_works(call, flawed
     ("name", "words"),
     [
         ("leaving", "leaving cannot be built: SystemExit: 0"),
-        ("stopped", "the plug-in 'stopped:Thing', which failed to import: Stop: no licence (line 2)"),
+        (
+            "stopped",
+            "'stopped:Thing', which failed to import: Stop: no licence (line 2)",
+        ),
         ("numbered", "encoding 'numbered': wraps must be str | None; got 5"),
-        ("nameless", "options of nameless cannot be read: NameError: name 'Missing' is not defined"),
+        (
+            "nameless",
+            "of nameless cannot be read: NameError: name 'Missing' is not defined",
+        ),
         ("endless", "which failed to import: endless did not end within 0.4 s"),
     ],
 )

@@ -33,6 +33,11 @@ def flipped(made):
     return Batch(made.prompt, made.target.flip(1))
 
 
+def mostly_zero(made):
+    """Nine digits of ten become 0, as where a long answer hardly depends on its prompt."""
+    return Batch(*(x.where(x >= 9, 0) for x in (made.prompt, made.target)))
+
+
 def fixed(generator, length):
     return torch.Generator().manual_seed(0)
 
@@ -98,8 +103,16 @@ REVERSE = {
     },
     "version": {"version": True},
     "Broken.paper is empty": {"paper": ""},
-    "chance 0.5 is wrong": {"chance": 0.5},
+    "chance 0.5 is wrong, expected 0.07 to 0.1": {"chance": 0.5},
     "chance 0.01 is wrong": {"chance": 0.01},
+    r"chance says 0.10 at length \d+, where the best constant answer gets 0.9.*, 0.9": {
+        **resampled(lambda m, n: mostly_zero(m) if n > 13 else m),
+    },
+    "best_constant says 0.12 at length": {
+        **resampled(lambda m, n: mostly_zero(m) if n > 13 else m),
+        "best_constant": ((10, 0.12),),
+    },
+    "best_constant has 0.5 at length 10, expected 0.1": {"best_constant": ((10, 0.5),)},
     "must be a Vocab": {"vocab": list("0123456789=")},
     "no token of a target": {"counted": lambda self, target: target == self.vocab.pad},
     r"slots .* got tensor\(\[\[1\., 1": {"slots": lambda self, ids: 0 * ids + 1.0},
