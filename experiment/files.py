@@ -3,7 +3,7 @@
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 
@@ -40,6 +40,26 @@ def write_whole(path: Path, content: bytes | Iterator[bytes], durable: bool = Fa
         raise
     if durable:
         flush_folder(path.parent)
+
+
+def tidy(written: Iterable[Path]) -> None:
+    """Delete what killed processes have left beside these files, which no other machine writes."""
+    ours = {*written}
+    for path in [one for folder in {one.parent for one in ours} for one in folder.glob(".*.*")]:
+        name, _, writer = path.name[1:].rpartition(".")
+        if writer.isdecimal() and path.with_name(name) in ours and not is_alive(int(writer)):
+            path.unlink(missing_ok=True)
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether this machine has a process with that number."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (ProcessLookupError, OverflowError):
+        return False
+    return True
 
 
 def flush_folder(folder: Path) -> None:

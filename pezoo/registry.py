@@ -30,7 +30,7 @@ from typing import (
 from pezoo import spec as text_form
 from pezoo.class_text import NamedClass, named_classes
 from pezoo.plugin import bounded, guarded, staying
-from pezoo.spec import Spec, SpecError, unknown
+from pezoo.spec import Spec, SpecError, brief, unknown
 
 if TYPE_CHECKING:
     from pezoo.base import Encoding, Shape
@@ -282,7 +282,7 @@ def check_values(spec: Spec, cls: type) -> None:
         if kind is not inspect.Parameter.empty and not _fits(value, kind):
             shown = getattr(kind, "__name__", str(kind)) if isinstance(kind, type) else str(kind)
             shown = {float: "a finite float", int: "an int of 64 bits"}.get(kind, shown)
-            raise SpecError(f"option {option} of {spec.name} expects {shown}, got {value!r}")
+            raise SpecError(f"option {option} of {spec.name} expects {shown}, got {brief(value)}")
 
 
 def _fits(value: Any, kind: Any) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Self
 
+LONG = 200  # letters of a text that messages show whole
 _PART = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?:\((.*)\))?\s*", re.DOTALL)
 
 
@@ -47,6 +48,16 @@ class Spec:
         return type(self)(self.name, self.options, *map(change, self.wrapped))
 
 
+def brief(value: object) -> str:
+    """Return the repr of a value; of a long one the beginning and the number of letters.
+
+    >>> brief("rope"), brief("x" * 5000)[-20:]
+    ("'rope'", 'xx... (5002 letters)')
+    """
+    shown = repr(value)
+    return shown if len(shown) <= LONG else f"{shown[: LONG // 2]}... ({len(shown)} letters)"
+
+
 def parse(text: str, takes: Callable[[str], int] = lambda name: 1) -> Spec:
     """Parse one encoding. Errors: SpecError, which shows the part that cannot be parsed."""
     specs = parse_list(text, takes)
@@ -75,7 +86,7 @@ def parse_list(text: str, takes: Callable[[str], int] = lambda name: 1) -> list[
 
 def _unreadable(text: str) -> SpecError:
     return SpecError(
-        f"cannot read {text.strip()!r}: expected name or name(option=value,...), "
+        f"cannot read {brief(text.strip())}: expected name or name(option=value,...), "
         f"composed with ':', for example randomized(max_len=512):rope"
     )
 
@@ -100,7 +111,8 @@ def unknown(what: str, given: str, known: Iterable[str]) -> str:
     "unknown encoding 'rpoe'; did you mean rope? (known: alibi, rope)"
     """
     known = list(known)
-    return f"unknown {what} {given!r}{nearest(given, known)} (known: {', '.join(known) or 'none'})"
+    names = ", ".join(known) or "none"
+    return f"unknown {what} {brief(given)}{nearest(given, known)} (known: {names})"
 
 
 def choice(what: str, given: str, known: Iterable[str]) -> None:
@@ -137,9 +149,11 @@ def _options(name: str, text: str | None) -> dict[str, Any]:
         key, equals, value = item.partition("=")
         key = key.strip()
         if not equals or not key.isidentifier():
-            raise SpecError(f"cannot read option {item.strip()!r} of {name}: expected option=value")
+            raise SpecError(
+                f"cannot read option {brief(item.strip())} of {name}: expected option=value"
+            )
         if key in options:
-            raise SpecError(f"option {key!r} of {name} is set twice")
+            raise SpecError(f"option {brief(key)} of {name} is set twice")
         options[key] = _value(value.strip())
     return options
 
@@ -164,5 +178,5 @@ def _split(text: str, separator: str) -> list[str]:
             parts.append(text[start:index])
             start = index + 1
     if depth != 0:
-        raise SpecError(f"unbalanced parentheses in {text!r}")
+        raise SpecError(f"unbalanced parentheses in {brief(text)}")
     return [*parts, text[start:]]

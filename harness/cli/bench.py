@@ -112,7 +112,10 @@ def bench(asked: SimpleNamespace) -> None:
     waiting = configs if sweep or asked.fresh else _open(configs, folder, known)
     check_builds(waiting)  # finished runs were built before
     check_records(kinds if waiting else [], recorded_command(sys.argv[1:]), sweep)
-    writable(folder)
+    first = sweep_configs(sweep, configs) if sweep else configs
+    anew = asked.fresh or bool(_open(first, folder, known))
+    if anew:
+        writable(folder)
     if asked.dry_run:
         _print_forecast(asked, waiting, sweep, engine)
         return
@@ -120,10 +123,8 @@ def bench(asked: SimpleNamespace) -> None:
         RunFolder(folder, run).adopt(Path(asked.known))
     from harness.cli.tables import print_choices, print_records
 
-    if asked.format == "table":
-        from harness.cli.pages import claim_site
-
-        claim_site(folder)
+    if anew:
+        _claim(folder, asked.format)
     missing = False
     if sweep:
         configs, choices = tune(
@@ -131,6 +132,9 @@ def bench(asked: SimpleNamespace) -> None:
         )
         print_choices(choices, aside=asked.format != "table")
         missing = any(choice.tuning is None for choice in choices)
+        if not anew and _open(configs, folder, known):
+            anew = True
+            _claim(folder, asked.format)
     fresh = asked.fresh and not sweep
     records, failed = train(
         configs, folder, engine, fresh, asked.wait, known, start=request.protocol.start
@@ -144,9 +148,20 @@ def bench(asked: SimpleNamespace) -> None:
     if asked.format == "table":
         from harness.cli.pages import write_pages
 
-        write_pages(folder, records, asked.known, anew=bool(waiting or kept))
+        write_pages(folder, records, asked.known, anew=anew or bool(kept))
     if missing or failed:
         sys.exit(1)
+
+
+def _claim(folder: Path, form: str) -> None:
+    """Check that runs can be written, and pages where the comparison has some."""
+    from harness.cli.validate import writable
+
+    writable(folder)
+    if form == "table":
+        from harness.cli.pages import claim_site
+
+        claim_site(folder)
 
 
 def requested(asked: SimpleNamespace) -> tuple[Request, Sweep | None]:

@@ -1,11 +1,13 @@
 """The entry point: a click group whose commands are imported only when called."""
 
 import errno
+import re
 import sys
 import warnings
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
@@ -63,36 +65,43 @@ def main() -> None:
     try:
         cli.main(standalone_mode=False)
     except click.ClickException as error:
-        click.echo(f"Error: {error.format_message()}", err=True)
-        sys.exit(2)
+        _fail(error.format_message())
     except (click.Abort, KeyboardInterrupt) as error:
         click.echo("interrupted; run the same command to continue", err=True)
         sys.exit(128 + getattr(error.__cause__, "signal", 2))
     except (MemoryError, RecursionError) as error:
         words = "more memory" if isinstance(error, MemoryError) else "a deeper nesting"
-        click.echo(f"Error: this needs {words} than there is: {error}", err=True)
-        sys.exit(2)
+        _fail(f"this needs {words} than there is: {error}")
     except RuntimeError as error:  # torch raises it when memory runs out
         from harness.runs.record import failure_reason
 
         if not failure_reason(error).startswith("out of memory"):
             raise
-        click.echo(f"Error: this needs more memory than there is: {error}", err=True)
-        sys.exit(2)
+        _fail(f"this needs more memory than there is: {error}")
     except ValueError as error:  # all invalid input raises ValueError
-        click.echo(f"Error: {error}", err=True)
-        sys.exit(2)
+        _fail(f"{error}")
     except OSError as error:
         path = error.filename2 or error.filename
         words = error.strerror or error
         if path is not None:
             words = f"cannot read or write {path!s:.200}: {error.strerror}"
-        click.echo(f"Error: {words}", err=True)
         wrong = (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError)
-        sys.exit(2 if isinstance(error, wrong) or error.errno == errno.ENAMETOOLONG else 1)
+        bad = isinstance(error, wrong) or error.errno == errno.ENAMETOOLONG
+        _fail(f"{words}", 2 if bad else 1)
     except BaseException as error:
         _check_ours(error)
         raise
+
+
+def _fail(message: str, code: int = 2) -> NoReturn:
+    """Print a message, in which what was typed is shortened, and exit."""
+    from pezoo.spec import LONG, brief
+
+    for word in sorted(filter(lambda word: len(word) > LONG, sys.argv), key=len, reverse=True):
+        message = message.replace(repr(word), brief(word)).replace(word, brief(word))
+    message = re.sub(rf"\S{{{LONG + 20},}}", lambda found: f"{found[0][:LONG]}...", message)
+    click.echo(f"Error: {message}", err=True)
+    sys.exit(code)
 
 
 def _check_ours(error: BaseException) -> None:
@@ -104,5 +113,4 @@ def _check_ours(error: BaseException) -> None:
     last = extract_tb(error.__traceback__)[-1]
     if not last.filename.startswith(str(Path(__file__).parents[1])):
         place = f"{Path(last.filename).name}:{last.lineno} in {last.name}"
-        click.echo(f"Error: {type(error).__name__}: {error} ({place})", err=True)
-        sys.exit(2)
+        _fail(f"{type(error).__name__}: {error} ({place})")

@@ -24,7 +24,8 @@ def claim_site(runs: Path) -> None:
 
 
 def write_pages(runs: Path, records: Sequence[Record], known: str | None, anew: bool) -> None:
-    """Build the site and print a link to `records`; unless `anew`, keep one that has them.
+    """Build the site and print a link to `records`; unless `anew`, keep one that has them, and only
+    warn if none can be written.
 
     `known` is the folder of records that counted as done, if any.
     """
@@ -34,6 +35,9 @@ def write_pages(runs: Path, records: Sequence[Record], known: str | None, anew: 
         try:
             report = build(runs, _sources(runs, records, known), out, None, catalog=read_catalog())
         except OSError as error:
+            if not anew:  # an archive that cannot be written
+                click.echo(f"warning: {_refusal(runs, error)}", err=True)
+                return
             raise OSError(_refusal(runs, error)) from error
         # Of a run that is committed too the committed record counts: machines round differently.
         bad = [one for one in report.problems if ": other scores for run " not in one]

@@ -198,7 +198,7 @@ def _fitting(
         heads, cells = _columns(rows, names, lengths, intervals, place * more)
         if guess and guess.by_length:
             shares = [guess.unseen, *(guess.by_length[at] for at in lengths)]
-            line = ["baseline", "", *map(percent, shares)]
+            line = ["baseline", "", "", *map(percent, shares)]
             cells.append(line + [""] * (len(heads) - len(line)))
         table = _text(heads, cells)
         if len(table.partition("\n")[0]) <= width:

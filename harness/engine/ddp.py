@@ -1,5 +1,7 @@
 """One run on several processes: `torchrun --nproc-per-node 2 -m harness bench ...`.
 
+`python -m harness.engine.ddp` in place of `torchrun` ends with the exit code of `pezoo bench`.
+
 Process 0 is `pezoo bench`; the others help with every run that it trains. All draw the same batch,
 and each computes its rows in one or more parts. Weighted by their answer tokens, the gradients of
 the parts add up to those of the whole batch: the result is that of one process, except for the
@@ -219,3 +221,22 @@ def _broadcast(message: Any) -> Any:
     box = [message]
     dist.broadcast_object_list(box, src=0, device=torch.device("cpu"))
     return box[0]
+
+
+def launch() -> None:
+    """Run torchrun, and exit as `pezoo bench` does; torchrun exits with 1 and a traceback."""
+    from torch.distributed.elastic.multiprocessing import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.run import main
+
+    try:
+        main()
+    except SignalException as error:
+        sys.exit(128 + error.sigval)
+    except ChildFailedError as error:
+        code = error.get_first_failure()[1].exitcode
+        sys.exit(code if code > 0 else 128 - code)  # -9: a process was killed
+
+
+if __name__ == "__main__":
+    launch()

@@ -1,7 +1,8 @@
 """Runs on other machines, which share nothing with this one but the folder of the runs.
 
-A worker writes its last event to progress.json in its run's folder, about once a second, and trains
-as long as a file exists that this process made. However a job travels, all else is in files.
+A worker writes its latest event to progress.json in its run's folder, about once a second, and the
+event with which it ends to a file of its own. It trains as long as a file exists that this process
+made. However a job travels, all else is in files.
 """
 
 import json
@@ -17,11 +18,11 @@ from typing import Any
 from uuid import uuid4
 
 from experiment.config import RunConfig
-from experiment.files import write_whole
+from experiment.files import is_alive, write_whole
 from harness.engine import scheduler
 from harness.runs.events import Event
-from harness.runs.files import is_alive, read_json
-from harness.runs.folder import finished
+from harness.runs.files import read_json
+from harness.runs.folder import failed, finished
 
 POLL = 0.3  # seconds between two polls of all runs
 PROGRESS = "progress.json"
@@ -59,9 +60,11 @@ class RemoteJob:
             return {"error": f"{self.root} is not on this machine: it must be a shared folder"}
         stop = lambda: not self.alive.exists()  # noqa: E731
         try:
-            return last_event(self.config, self.root, self.command, self._report, stop)
+            event = last_event(self.config, self.root, self.command, self._report, stop)
+            self._write(self._last, {key: event[key] for key in event.keys() - {"record"}})
+            return event
         finally:
-            self.clear()
+            (self.folder / PROGRESS).unlink(missing_ok=True)
 
     def checkpoint(self) -> Any:
         """Return the job that Slurm requeues after an interruption; submitit calls it.
@@ -77,15 +80,31 @@ class RemoteJob:
         """The folder of the run."""
         return self.root / self.config.hash
 
+    @property
+    def _last(self) -> Path:
+        return self.folder / f"{self.alive.name}.last"
+
+    def outcome(self) -> Event | None:
+        """Return the event with which it ended, from its files; None where they do not tell."""
+        event = read_json(self._last)
+        if event == {}:
+            record = finished(self.folder) or failed(self.folder)
+            return {"record": record} if record else None
+        return event if isinstance(event, dict) else None
+
     def clear(self) -> None:
-        """Remove the file of its progress."""
-        (self.folder / PROGRESS).unlink(missing_ok=True)
+        """Remove the files of its events."""
+        for path in (self.folder / PROGRESS, self._last):
+            path.unlink(missing_ok=True)
 
     def _report(self, event: Event) -> None:
-        """Replace the event before. Nothing depends on the file, so a lost one does no harm."""
         where = {"run": self.folder.name, "host": socket.gethostname(), "pid": os.getpid()}
+        self._write(self.folder / PROGRESS, event | where)
+
+    def _write(self, path: Path, event: Event) -> None:
+        """Replace the event before. Nothing depends on the file, so a lost one does no harm."""
         with suppress(OSError):
-            write_whole(self.folder / PROGRESS, json.dumps(event | where).encode())
+            write_whole(path, json.dumps(event).encode())
 
 
 @dataclass
@@ -150,6 +169,7 @@ class RemoteWorkers(ABC):
                 self._cancel(one)
                 event = {"busy": "stopped"}
             self.running.remove(one)
+            one.job.clear()
             if "died" in event and (record := finished(folder)):
                 event = {"record": record}
             yield one.run, event

@@ -1,4 +1,7 @@
-"""Runs as Slurm jobs, through submitit; its local executor stands in where there is no Slurm."""
+"""Runs as Slurm jobs, through submitit; its local executor stands in where there is no Slurm.
+
+Results are read from the files of a run, not from submitit's pickle: unpickling runs code.
+"""
 
 import os
 import signal
@@ -33,26 +36,24 @@ class SlurmWorkers(RemoteWorkers):
         self.executor = executor
         self.ends: dict[str, float] = {}  # when a job without a result was first seen to be over
 
-    def submit(self, job: RemoteJob) -> submitit.Job:
+    def submit(self, job: RemoteJob) -> tuple[submitit.Job, RemoteJob]:
         with without_ctrl_c():
-            return self.executor.submit(job)
+            return self.executor.submit(job), job
 
-    def ended(self, handle: submitit.Job) -> Event | None:
-        if not handle.done():
+    def ended(self, handle: tuple[submitit.Job, RemoteJob]) -> Event | None:
+        job, run = handle
+        if not job.done():
             return None
-        if handle.paths.result_pickle.exists():
-            error = handle.exception()
-            if error is not None:
-                return {"died": str(error).splitlines()[-1]}
-            event: Event = handle.result()
+        if (event := run.outcome()) is not None:
             return event
-        if time.monotonic() - self.ends.setdefault(handle.job_id, time.monotonic()) < PATIENCE:
+        if time.monotonic() - self.ends.setdefault(job.job_id, time.monotonic()) < PATIENCE:
             return None
-        return {"died": f"job {handle.job_id} is {handle.state} and left no result"}
+        said = (job.stderr() or "").strip().rpartition("\n")[2]
+        return {"died": f"job {job.job_id} is {job.state} and left no result. {said:.200}".rstrip()}
 
-    def cancel(self, handle: submitit.Job, progress: Event) -> None:
+    def cancel(self, handle: tuple[submitit.Job, RemoteJob], progress: Event) -> None:
         if self.executor.cluster != "local":
-            handle.cancel(check=False)
+            handle[0].cancel(check=False)
         elif "pid" in progress:
             with suppress(ProcessLookupError):
                 os.kill(progress["pid"], signal.SIGKILL)

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -65,14 +64,3 @@ def _sealed(value: Any) -> bytes:
 def json_bytes(value: Any) -> bytes:
     """Return readable, sorted JSON. Errors: ValueError for NaN and infinity."""
     return json.dumps(value, indent=1, sort_keys=True, allow_nan=False).encode() + b"\n"
-
-
-def is_alive(pid: int) -> bool:
-    """Return whether this machine has a process with that number."""
-    try:
-        os.kill(pid, 0)
-    except PermissionError:
-        return True
-    except (ProcessLookupError, OverflowError):
-        return False
-    return True

@@ -33,9 +33,8 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from experiment.config import ConfigError, RunConfig
-from experiment.files import flush_folder
+from experiment.files import flush_folder, is_alive
 from harness.runs.files import (
-    is_alive,
     json_bytes,
     read,
     read_json,
@@ -283,12 +282,16 @@ class RunFolder:
 
 def finished(path: Path) -> Record | None:
     """Return the record in the folder of a run, if it is whole, final and of this run."""
-    file = path / "result.json"
+    file, seal = path / "result.json", path / "DONE"
     try:
-        content, done = read(file), read(path / "DONE")
+        content, done = read(file), read(seal)
+        whole = hashlib.sha256(content).hexdigest().encode() == done
     except OSError:
-        return None
-    if hashlib.sha256(content).hexdigest().encode() != done:
+        whole = False
+    if not whole:
+        draft = read_json(file)
+        if seal.exists() or (isinstance(draft, dict) and draft.get("status") == "done"):
+            warnings.warn(f"{file} is damaged or without {seal.name}, not used", stacklevel=2)
         return None
     try:
         record = Record.parse(content)

@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
 
-from experiment.files import slug, write
+from experiment.files import slug, tidy, write
 from leaderboard.catalog import Catalog
 from leaderboard.escape import shown
 from leaderboard.record.clashes import Alike, Claims, path_text
@@ -181,6 +181,7 @@ def add(
             claims.note(other, one)
     if reasons := [reason for where, reason in claims.clashes() if where == path]:
         raise ValueError(f"{result} cannot be added: {'; '.join(reasons)}")
+    tidy([path])
     return write(path, data)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import pstdev
 
-from experiment.files import write
+from experiment.files import tidy, write
 from leaderboard.catalog import Catalog
 from leaderboard.render import readme
 from leaderboard.render.choices import LEGEND, as_markdown, choices
@@ -38,6 +38,7 @@ def write_markdown(
     before = "".join(one.read_text("utf-8", errors="replace") for one in pages)
     for one, text in expected.items():
         write(one, text)
+    tidy(expected)
     for one in beside:
         if one not in expected and f"({one.relative_to(path.parent).as_posix()})" in before:
             one.unlink()

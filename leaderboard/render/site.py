@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 
 from filelock import FileLock
 
-from experiment.files import slug, write
+from experiment.files import slug, tidy, write
 from leaderboard.catalog import HOOKS, Catalog
 from leaderboard.escape import script_json
 from leaderboard.papers.cells import Cell, Filled
@@ -318,8 +318,14 @@ def _forget(out: Path, written: set[Path]) -> None:
     now = {f"{path.parent.name}/{path.name}" for path in written if path.parent in here}
     listed = out / WRITTEN
     before = listed.read_text("utf-8", errors="replace").splitlines() if listed.is_file() else []
-    for line in {*before} - now:
-        folder, _, name = line.partition("/")
-        if folder in FOLDERS and Path(name).name == name and (out / line).is_file():
+    parts = {line: line.partition("/") for line in before}
+    earlier = {
+        line
+        for line, (folder, _, name) in parts.items()
+        if folder in FOLDERS and Path(name).name == name
+    }
+    tidy({*written, *(out / line for line in earlier), listed})
+    for line in earlier - now:
+        if (out / line).is_file():
             (out / line).unlink()
     write(listed, "".join(f"{line}\n" for line in sorted(now)))

@@ -273,6 +273,21 @@ def test_files_of_others_are_neither_deleted_nor_written_among(raw, save, tmp_pa
     assert (site / "index.html").is_file()
 
 
+def test_what_a_killed_build_had_half_written_goes_with_the_next(raw, save, tmp_path):
+    records, site, pages = save(raw()), tmp_path / "out", tmp_path / "LEADERBOARD.md"
+    left = [site / f"run/.{raw()['run']}.html.{2**31 - 1}", site / f".index.html.{2**31 - 1}"]
+    left += [site / f"run/.alibi.html.{2**31 - 1}", tmp_path / f".LEADERBOARD.md.{2**31 - 1}"]
+    stay = [site / f"run/.notes.html.{2**31 - 1}", site / f"run/.{raw()['run']}.html.{os.getpid()}"]
+    stay += [tmp_path / f".mine.{2**31 - 1}"]
+    build(None, records, site, pages)
+    with (site / "files.txt").open("a") as file:
+        file.write("run/alibi.html\nrun/../../mine\n../mine\n")  # a page that another build began
+    for path in (*left, *stay):
+        path.touch()
+    build(None, records, site, pages)
+    assert ([*map(Path.exists, left)], [*map(Path.exists, stay)]) == ([False] * 4, [True] * 3)
+
+
 @pytest.mark.parametrize("name", ["", "run", "record", "task", "encoding"])
 def test_a_link_is_no_folder_of_a_site(name, raw, save, tmp_path):
     site = tmp_path / "out"

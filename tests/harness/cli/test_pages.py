@@ -1,6 +1,7 @@
 """The pages that bench writes."""
 
 import json
+import shutil
 
 import pytest
 
@@ -53,3 +54,30 @@ def test_a_folder_that_cannot_be_a_site_is_refused_before_training(call, tmp_pat
     code, _, err = call(*BENCH, "--runs", tmp_path)
     assert (code, "not a built site" in err) == (2, True)
     assert not [*tmp_path.glob("*/result.json")]
+
+
+READ_ONLY = (PermissionError(13, "Permission denied"), OSError(30, "Read-only file system"))
+
+
+@pytest.mark.parametrize("error", READ_ONLY)
+@pytest.mark.parametrize("tuned", [(), ("--tune", "lr=1e-3,3e-3", "--tune-seeds", "7")])
+@pytest.mark.parametrize("pages", [True, False])
+def test_a_finished_comparison_in_a_read_only_folder_is_printed(
+    call, tmp_path, monkeypatch, error, tuned, pages
+):
+    def refuse(*_, **__):
+        raise error
+
+    _, before, _ = call(*BENCH, *tuned, "--runs", tmp_path)
+    if not pages:
+        shutil.rmtree(tmp_path / "leaderboard")
+    monkeypatch.setattr("pathlib.Path.touch", refuse)
+    monkeypatch.setattr("pathlib.Path.mkdir", refuse)
+    monkeypatch.setattr("experiment.files.write_whole", refuse)
+    monkeypatch.setattr("harness.runs.files.write_whole", refuse)
+    code, out, err = call(*BENCH, *tuned, "--runs", tmp_path)
+    table = before.rpartition("\nleaderboard: ")[0]
+    assert (code, out) == (0, before if pages else table), err
+    assert ("warning: cannot write the leaderboard" in err) != pages
+    code, _, err = call(*BENCH, "--runs", tmp_path, "--seeds", "1")
+    assert (code, "cannot write to --runs" in err) == (2, True)

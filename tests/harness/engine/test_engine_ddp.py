@@ -1,5 +1,6 @@
 """One run on several processes is the run of one process, up to the rounding of sums."""
 
+import os
 import re
 import signal
 import subprocess
@@ -10,8 +11,10 @@ import pytest
 import torch
 import torch.distributed as dist
 from soak import SETTINGS
+from torch.distributed.elastic.multiprocessing import SignalException
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 
-from harness.engine import EngineError, Options, make
+from harness.engine import EngineError, Options, ddp, make
 from harness.engine.ddp import Team
 from harness.runs.folder import RunFolder, finished
 from harness.runs.run import execute
@@ -75,8 +78,8 @@ def test_all_steps_are_taken_together_until_somebody_asks_to_stop(alone):
     assert (team.inside, team.stopping) == (False, True)
 
 
-def torchrun(root, *words, processes=2):
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
+def torchrun(root, *words, processes=2, launcher="torch.distributed.run"):
+    command = [sys.executable, "-m", launcher, "--nproc-per-node", str(processes)]
     command += ["--standalone", "-m", "harness", "bench", "--task", "copy", "--seeds", "0"]
     return subprocess.Popen(
         [*command, "--device", "cpu", "--threads", "1", "--runs", str(root), *words],
@@ -107,6 +110,38 @@ def test_two_processes_have_the_loss_curve_of_one(tmp_path):
         assert one.cost.tokens == two.cost.tokens
         assert one.data_hash == two.data_hash
     assert out.count('"run":') == len(labels)  # process 0 alone prints
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (SignalException("", signal.SIGINT), 130),
+        (SignalException("", signal.SIGTERM), 143),
+        (ChildFailedError("", {0: ProcessFailure(0, 0, 2, "")}), 2),
+        (ChildFailedError("", {0: ProcessFailure(0, 0, -9, "")}), 137),
+    ],
+)
+def test_our_launcher_ends_as_bench_does(error, code, monkeypatch):
+    def fail():
+        raise error
+
+    monkeypatch.setattr("torch.distributed.run.main", fail)
+    with pytest.raises(SystemExit) as caught:
+        ddp.launch()
+    assert caught.value.code == code
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_our_launcher_with_130(tmp_path):
+    words = ["--pe", "rope", *sets((*SETTINGS, "train.steps=50000"))]
+    process = torchrun(tmp_path, *words, launcher="harness.engine.ddp")
+    end = time.monotonic() + 300
+    while not list(tmp_path.glob("*/ckpt-*.json")):
+        assert time.monotonic() < end, process.communicate()
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=100)
+    assert (process.returncode, "Traceback" in err) == (130, False), err
 
 
 def test_what_torchrun_is_for():

@@ -1,11 +1,13 @@
 """Jobs through submitit's local executor, and what a Slurm job is asked for."""
 
 import os
+import pickle
 import re
 
 import pytest
 
 from harness.engine import EngineError, Options, make
+from harness.runs.folder import RunFolder
 
 LONG = ("train.steps=300", "train.checkpoint_every=10", "eval.every=300")
 LOCAL = ("cluster=local",)
@@ -55,6 +57,44 @@ def test_what_slurm_is_asked_for(monkeypatch, matrix, tmp_path):
     asked = (tmp_path / "jobs" / f"{job.job_id}_submission.sh").read_text()
     for words in ("partition=big", "mem=8GB", "time=90", "gpus-per-node=1", "cpus-per-task=4"):
         assert f"#SBATCH --{words}\n" in asked
+
+
+class Trap:
+    """A pickle that makes a file when it is read."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (os.mkdir, (str(self.path),))
+
+
+def test_the_result_comes_from_the_run_and_no_pickle_is_read(monkeypatch, matrix, tmp_path):
+    from harness.engine.remote import RemoteJob
+
+    fake_slurm(tmp_path, monkeypatch)
+    monkeypatch.setattr("harness.engine.submitit.PATIENCE", 0.0)
+    (config,) = matrix("train.steps=2", pe="rope")
+    workers = make("submitit", Options()).workers([config], tmp_path / "runs", "test")
+    workers.alive.parent.mkdir()
+    workers.alive.touch()
+    run = RemoteJob(config, workers.root, "test", 1, workers.alive)
+    handle = workers.submit(run)
+    handle[0].paths.result_pickle.write_bytes(pickle.dumps(("success", Trap(tmp_path / "trap"))))
+    handle[0].paths.stderr.write_text("first\nModuleNotFoundError: No module named 'x'\n")
+    assert workers.ended(handle) is None  # a slow file system has a while to show it
+    died = workers.ended(handle)["died"]
+    assert died.endswith("left no result. ModuleNotFoundError: No module named 'x'")
+    with RunFolder(workers.root, config).lock():
+        assert "another process is training it" in run()["busy"]
+        assert workers.ended(handle) == run.outcome() == {"busy": run()["busy"]}
+    record = run()["record"]
+    assert workers.ended(handle) == {"record": record}
+    assert record.status == "done"
+    run.clear()
+    assert run.outcome() is None
+    assert not (tmp_path / "trap").exists()
+    assert not [*run.folder.glob("*.last"), *run.folder.glob("progress.json")]
 
 
 def test_a_queue_that_takes_no_more_starts_nothing_more(monkeypatch, matrix, collect, tmp_path):

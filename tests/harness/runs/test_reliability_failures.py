@@ -228,6 +228,21 @@ def test_bad_input_is_refused_in_no_time(flawed, tmp_path, args, words):
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.parametrize("long", ["x" * 5000, "a b " * 1250])
+def test_long_input_is_shortened_in_messages(call, tmp_path, long):
+    given = {"--pe": "rope", "--task": "copy", "--protocol": "quick", "--seeds": "0"}
+    given |= {"--device": "cpu", "--attention": "auto", "--set": "train.lr=1", "--tune": "lr=1"}
+    cases = [given | {option: long} for option in (*given, "--engine", "--format", "--jobs")]
+    cases += [given | {"--pe": f"rope({text})"} for text in (f"base='{long}'", f"{long}=1", long)]
+    cases += [given | {"--set": f"{long}=1"}, given | {"--set": f"train.steps={long}"}]
+    for case in cases:
+        code, out, err = call("bench", *(word for pair in case.items() for word in pair))
+        assert (code, out, len(err) < 2000) == (2, "", True), err[:300]
+    for args in ([long], ["list", long], ["check", long], ["show", long], ["table", long]):
+        code, out, err = call(*args)
+        assert (code, out, len(err) < 2000) == (2, "", True), err[:300]
+
+
 def test_a_plugin_that_raises_on_import_is_named_and_all_else_works(call, flawed):
     code, out, _ = call("list", "encodings")
     assert code == 0

@@ -1,5 +1,6 @@
 """Runs that stop anywhere and go on exactly; files that are whole or not used."""
 
+import hashlib
 import json
 
 import pytest
@@ -128,10 +129,19 @@ def test_a_damaged_result_does_not_count(tmp_path):
     result = json.loads((path / "result.json").read_text())
     result["scores"]["last"][0]["exact"] = 1.0
     write_json(path / "result.json", result)
-    assert finished(path) is None
-    assert same(run(config, tmp_path), first)
-    (path / "DONE").write_bytes(b"\xff\xfe")
-    assert finished(path) is None
+    words = "result.json is damaged or without DONE, not used"
+    with pytest.warns(UserWarning, match=words):
+        assert finished(path) is None
+    with pytest.warns(UserWarning, match=words):
+        assert same(run(config, tmp_path), first)
+    whole = (path / "result.json").read_bytes()
+    for name, content in (("DONE", b"\xff\xfe"), ("DONE", None), ("result.json", b"[]")):
+        (path / "DONE").write_bytes(hashlib.sha256(whole).hexdigest().encode())
+        (path / "result.json").write_bytes(whole)
+        assert same(finished(path), first)
+        (path / name).write_bytes(content) if content else (path / name).unlink()
+        with pytest.warns(UserWarning, match=words):
+            assert finished(path) is None
 
 
 def test_a_record_passes_the_leaderboard(tmp_path):
