@@ -85,7 +85,7 @@ def test_unknown_names(text, words):
         ("learned(max_len=1.5)", "expects int | None"),
         ("learned(max_len=true)", "expects int | None"),
         ("hard_alibi(masked=two)", "option masked of hard_alibi expects int | None"),
-        ("prism(norm=3)", "expects str"),
+        ("prism(similarity=3)", "expects str"),
         ("prism(gamma=0.5)", "prism(gamma=0.5): gamma must be at least 1"),
         ("randomized:prism(d_pe=3)", "d_pe must be even"),
         ("rope:alibi", "rope cannot wrap alibi: only"),

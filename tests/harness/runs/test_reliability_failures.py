@@ -369,7 +369,7 @@ def test_what_no_record_can_say_of_a_sweep_is_found_before_it(call, tmp_path):
     args = ["bench", "--pe", "nope", "--task", "copy", "--device", "cpu", "--runs", tmp_path]
     code, _, err = call(*args, "--tune", "lr=1e-3,3e-3", "--tune-seeds", "100-1100")
     assert code == 2
-    assert "provenance.tuning.seeds: List should have at most 1000" in " ".join(err.split())
+    assert "--tune asks for 2,002 runs of each encoding" in " ".join(err.split())
     assert not list(tmp_path.iterdir())
 
 
