@@ -223,10 +223,11 @@ def _print_forecast(
             click.echo(render({"runs": 0, "lines": []}, "json"))
         return
     check_device(configs[0].device)  # an engine may have a device that this machine lacks
-    first = parents(configs, Path(asked.runs))
-    phases = ({"start": first} if first else {}) | {"": configs}
+    phases = {"": configs}
     if sweep:
         phases = {"sweep": sweep_configs(sweep, configs), "comparison": costliest(sweep, configs)}
+    if first := parents([run for runs in phases.values() for run in runs], Path(asked.runs)):
+        phases = {"start": first} | phases
     workers = max(engine.jobs(runs) for runs in phases.values())
     measure = measuring(phases, asked.threads or threads_of(workers))
     click.echo(render(forecast(phases, workers, measure), asked.format))

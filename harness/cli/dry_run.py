@@ -249,6 +249,6 @@ def render(found: dict[str, Any], form: str) -> str:
         f"{found['cpu_hours']:.2f} hours of processor time; the clock counts other work too",
         "a rough estimate, from a few steps and examples of each kind; nothing was trained",
     ]
-    if any(line["phase"] for line in lines):
+    if any(line["phase"] == "sweep" for line in lines):
         notes.append("the comparison is counted with the sweep's costliest setting")
     return "\n".join([table, "", *notes])

@@ -55,6 +55,19 @@ def test_no_earlier_run_has_another_hash():
     assert config_of().replace(seed=3).start.seed == 3
 
 
+def test_a_dry_run_counts_the_parents_of_all_phases(call, tmp_path):
+    tuned = ("--tune", "lr=1e-3,2e-3", "--dry-run", "--set", "train.steps=4")
+    code, out, _ = call(*command(tmp_path, *tuned, protocol="extend-drope", pe="nope"))
+    assert code == 0
+    lines = {line["phase"]: line for line in json.loads(out)["lines"]}
+    assert {phase: line["runs"] for phase, line in lines.items()} == {
+        "start": 2,  # of seed 0 and of the tuning seed 100
+        "sweep": 2,
+        "comparison": 1,
+    }
+    assert lines["start"]["encoding"] == "rope"
+
+
 def test_bench_trains_the_parent_once_and_its_records_pass_every_check(call, tmp_path):
     assert call(*command(tmp_path / "a"))[0] == 0
     records = {path.name: finished(path) for path in (tmp_path / "a").glob("?" * 16)}
