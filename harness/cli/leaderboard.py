@@ -44,18 +44,19 @@ def command() -> None:
 @click.option("--runs", help="Folder of runs to include.")
 @_records
 @_out
-@click.option("--markdown", help=f"The page in Markdown.  [default: {PAGE}, none with --runs]")
+@click.option("--markdown", help=f"The page in Markdown.  [default: {PAGE}, if published]")
 @click.option("--source", help="Web address of the repository's files, for links.")
 def build_command(
     runs: str | None, records: str | None, out: str, markdown: str | None, source: str | None
 ) -> None:
     """Read records, write LEADERBOARD.md and the site.
 
-    LEADERBOARD.md shows committed records: with --runs it is left alone.
+    LEADERBOARD.md shows published records: with --runs or other --records it is left alone.
     """
     from harness.settings.catalog import read_catalog
     from leaderboard.build import build
     from leaderboard.processes import usable
+    from leaderboard.record.read import RECORDS
     from leaderboard.render.site import Built
 
     if not out:
@@ -65,7 +66,8 @@ def build_command(
     if runs is not None and not Path(runs).is_dir():
         what = "a file" if Path(runs).exists() else "not there"
         raise click.UsageError(f"--runs expects a folder, {runs} is {what}")
-    if markdown is None and runs is None:
+    folder = options.records_folder(records)
+    if markdown is None and runs is None and folder.resolve() == RECORDS.resolve():
         markdown = PAGE
     page = None if markdown is None else Path(markdown)
     if page and page.exists() and not page.is_file():
@@ -75,7 +77,7 @@ def build_command(
     fresh = None if runs is None else Path(runs)
     if page:
         page.parent.mkdir(parents=True, exist_ok=True)
-    where = fresh, options.records_folder(records), Path(out), page
+    where = fresh, folder, Path(out), page
     report = build(*where, built, read_catalog(), usable())
     for problem in report.problems:
         click.echo(f"left out: {problem}", err=True)

@@ -95,7 +95,7 @@ class RoPE(Encoding):
     def draw(self, ctx: Context, **plan: Unpack[Plan]) -> dict[str, Tensor]:
         drawn, planned = super().draw(ctx), plan.get("length")
         if self.reads_length and planned:
-            drawn[LENGTH] = torch.tensor(planned)
+            drawn[LENGTH] = torch.tensor(planned, device="cpu")
         if self.drop < 1:
             progress = plan.get("progress")
             if self.training and progress is None:
@@ -103,7 +103,8 @@ class RoPE(Encoding):
                     f"rope(drop={self.drop}) needs the progress of training: pass progress=... to "
                     "draw (in transformers, EncodingTrainer does), or call eval()"
                 )
-            drawn[TURN] = torch.tensor(float(progress is not None and progress < self.drop))
+            turns = float(progress is not None and progress < self.drop)
+            drawn[TURN] = torch.tensor(turns, device="cpu")  # also where a model is built on meta
         return drawn
 
     def _draw(self, ctx: Context) -> dict[str, Tensor]:

@@ -223,7 +223,9 @@ def test_leaderboard_build(call, tmp_path, monkeypatch):
     own = ("--runs", "runs", "--out", "mine", "--records", records)
     assert call("leaderboard", "build", *own)[0] == 0
     assert (tmp_path / "mine" / "index.html").is_file()
-    assert not (tmp_path / "leaderboard").exists()  # LEADERBOARD.md shows committed records
+    code, out, _ = call("leaderboard", "build", "--records", records, "--out", "mine")
+    assert (code, out) == (0, "0 records -> mine/index.html\n")
+    assert not (tmp_path / "leaderboard").exists()  # LEADERBOARD.md shows published records
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="xdg-open is Linux's")

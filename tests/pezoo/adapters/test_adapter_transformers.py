@@ -396,7 +396,10 @@ def test_a_mask_of_the_callers_own():
         model(IDS[:1], attention_mask=torch.where(mask, 0.0, -0.5)[None, None].double())
 
 
-@pytest.mark.parametrize(("maker", "text"), [("llama", TWICE), ("gpt2", "learned(max_len=64)")])
+@pytest.mark.parametrize(
+    ("maker", "text"),
+    [("llama", TWICE), ("gpt2", "learned(max_len=64)")],
+)
 def test_saved_and_loaded(tmp_path, maker, text):
     model = use(build(maker), text, length=30)
     for parameter in model.base_model.encoding.parameters():
@@ -419,6 +422,14 @@ def test_saved_and_loaded(tmp_path, maker, text):
         use(plain, NoPE)
     plain.config.pezoo = None
     assert use(plain, "nope")(IDS).logits.isfinite().all()
+
+
+@pytest.mark.parametrize("text", ["rope(drop=0.7)", "rope(rope_parameters=dynamic(factor=2))"])
+def test_what_draws_is_loaded_as_it_was_saved(tmp_path, text):
+    model = use(build("llama"), text, length=30).eval()
+    model.save_pretrained(tmp_path)
+    with torch.no_grad():
+        assert torch.equal(load(tmp_path, dtype=torch.float64)(IDS).logits, model(IDS).logits)
 
 
 TESTED = "Llama", "Qwen2", "Qwen3", "GPT2", "Cohere", "Granite", "GPTNeoX", "Helium", "Ernie4_5"
