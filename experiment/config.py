@@ -128,7 +128,7 @@ class Model(Settings):
         if self.width % self.heads:
             raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
         if self.residual == "parallel" and self.norm == "post":
-            raise ValueError('residual "parallel" needs norm "pre"')
+            raise ValueError('residual "parallel" needs norm "pre" or "rms"')
         return self
 
 
@@ -271,7 +271,9 @@ class Eval(Settings):
     min_samples: PositiveInt = 32
     max_tokens: PositiveInt = 20_000  # per length: beyond it fewer samples, never under min_samples
     every: PositiveInt = 250
-    validation_samples: PositiveInt = 32  # per training length, to choose the best checkpoint
+    validation_samples: int = Field(
+        32, gt=0, le=100_000
+    )  # per training length, to choose the best checkpoint
     # Also average the top N evaluations: over all lengths, and of each.
     top: Literal[0, 1, 3] = 0
     top_below: PositiveFloat | None = None  # evaluations count from the first loss below it on

@@ -61,6 +61,9 @@ def _identity(record: Record) -> Iterator[str]:
         yield f"start.run is {started}, unlike the hash of config.start"
     if (config.device == "cpu") != record.env.device.startswith("cpu"):
         yield f"env.device is {record.env.device!r}, but config.device is {config.device}"
+    kind, system = record.env.device.split()[-1], record.env.platform
+    if config.device == "cpu" and system and system.split()[-1] != kind:
+        yield f"env.device is {record.env.device!r}, but env.platform is {system!r}"
 
 
 def _provenance(record: Record) -> Iterator[str]:

@@ -3,7 +3,7 @@
 Runs are compared only within one table: same protocol, same task and the same settings in
 everything but seed and encoding. Another evaluation mode of the same weights is a row of its own.
 A seed counts in a table if a third of its encodings without typed options, or five of them, have a
-finished run of it; such an encoding's runs of other seeds are a separate row, without a rank.
+run of it; such an encoding's runs of other seeds are a separate row, without a rank.
 Three rules keep words from turning into numbers:
 - a length that any seed cannot represent is the words "cannot represent", never 0;
 - the mean over unseen lengths is None, with the reason, unless every unseen length has a number;
@@ -79,16 +79,11 @@ def _typed(record: Record) -> bool:
 
 
 def _groups(runs: Sequence[Record]) -> Iterator[tuple[list[Record], bool]]:
-    """Yield the runs of each row of a table, and whether their seeds do not count.
-
-    If no such seed has finished, they are failures of the row that counts.
-    """
+    """Yield the runs of each row of a table, and whether their seeds do not count."""
     counting = _counting(runs)
     for _, group in groupby(runs, key=_row_key):
         same = list(group)
         others = {run.seed for run in same if not _typed(run)} - counting
-        if not any(run.status == "done" for run in same if run.seed in others):
-            others = set()
         for apart in (False, True):
             if some := [run for run in same if (run.seed in others) is apart]:
                 yield some, apart
@@ -96,12 +91,12 @@ def _groups(runs: Sequence[Record]) -> Iterator[tuple[list[Record], bool]]:
 
 def _counting(runs: Sequence[Record]) -> set[int]:
     """Return the seeds that count in one table; all of them if none is common enough."""
-    done: dict[tuple[str, ...], set[int]] = defaultdict(set)
+    tried: dict[tuple[str, ...], set[int]] = defaultdict(set)
     for run in runs:
-        if run.status == "done" and not _typed(run):
-            done[_row_key(run)].add(run.seed)
-    times = Counter(seed for seeds in done.values() for seed in seeds)
-    least = min(len(done) / 3, ENOUGH)
+        if not _typed(run):
+            tried[_row_key(run)].add(run.seed)
+    times = Counter(seed for seeds in tried.values() for seed in seeds)
+    least = min(len(tried) / 3, ENOUGH)
     return {seed for seed, n in times.items() if n >= least} or {run.seed for run in runs}
 
 

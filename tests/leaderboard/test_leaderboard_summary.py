@@ -141,6 +141,14 @@ def test_failed_runs_are_counted_and_enter_no_mean(record):
     assert good.rank == 1
 
 
+def test_failures_of_seeds_that_others_have_not_run_do_not_count(record):
+    bad = {"status": "failed", "reason": "diverged", "scores": {"last": []}}
+    runs = [record(name, seed) for name in "abcdef" for seed in (0, 1, 2)]
+    rows = {row.label: row for row in summarise([*runs, record("a", 5, **bad)])}
+    assert (rows["a"].seeds, rows["a"].failures, rows["a"].learned) == ((0, 1, 2), (), True)
+    assert rows["a (seed 5)"].failures == ((5, "diverged"),)
+
+
 def test_ranks_share_places_and_stay_within_a_table(record):
     rows = summarise(
         [record(name, right={20: v}) for name, v in [("a", 50), ("b", 70), ("c", 50), ("d", 10)]]

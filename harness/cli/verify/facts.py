@@ -31,7 +31,7 @@ from leaderboard.record.schema import Record
 from pezoo.base import Encoding
 from pezoo.registry import parse
 
-MOST_LOGITS = 2**26  # of a layer that is trained to compare two encodings
+MOST_LOGITS = 2**26  # of all layers that are trained to compare two encodings
 NOISE = 0.5  # of exact match on the validation and the test examples of one length
 STEPS = 3  # in which encodings that differ train differently
 
@@ -48,8 +48,9 @@ def alike(one: RunConfig, other: RunConfig) -> bool:
 def _first_losses(config: RunConfig) -> list[float]:
     """Train a few steps at the longest length, at the full rate, and return their losses."""
     tokens, rows = _batch_size(config), config.train.batch
-    limit(tokens * (tokens // rows) * config.model.heads, MOST_LOGITS, "logits")
-    limit(size_of(config.model), MOST_WEIGHTS, "weights")
+    logits = tokens * (tokens // rows) * config.model.heads * config.model.layers
+    limit(logits, MOST_LOGITS, "logits")
+    limit(size_of(config.model), MOST_WEIGHTS // STEPS, "weights")
     task = task_of(config.task)
     top = lengths_of(task, config)[-1]
     easy = {"lengths": (top, top), "curriculum": (), "warmup": 0, "steps": config.train.steps or 1}
