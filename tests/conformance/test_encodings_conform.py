@@ -21,7 +21,7 @@ WRAPPED = (
     f"asentmax(alpha=1.25):{PRISM}",
     "dape:alibi",
     "kerple(form=power)",
-    "shaw(clip=1)",
+    "shaw(clip=3)",
     "t5(buckets=4,max_distance=5,bidirectional=true)",
     "stick_breaking(rest=itself)",
     "pope(start=uniform)",
