@@ -34,7 +34,7 @@ class Curve(NamedTuple):
 
 
 class Claims:
-    """What records say that others may contradict, of which about 2 KB of each are kept.
+    """The parts of records that others may contradict, about 2 KB of each record.
 
     `alike` says whether the encodings of two runs with equal results train alike.
     """
