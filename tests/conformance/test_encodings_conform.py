@@ -22,7 +22,7 @@ WRAPPED = (
     "dape:alibi",
     "kerple(form=power)",
     "shaw(clip=3)",
-    "t5(buckets=4,max_distance=5,bidirectional=true)",
+    "t5(buckets=8,max_distance=5,bidirectional=true)",
     "stick_breaking(rest=itself)",
     "pope(start=uniform)",
     f"layers(every=2):window(size=5):kerple,randomized:{PRISM}",

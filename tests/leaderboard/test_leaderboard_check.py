@@ -501,7 +501,7 @@ def test_the_scores_of_a_committed_seed_in_the_record_of_another_are_those_of_it
 
 def test_initial_weights_are_compared_on_one_kind_of_processor(raw, save):
     one, other = raw("rope"), raw("alibi", backbone_hash="another")
-    other["env"] |= {"platform": "Linux aarch64"}
+    other["env"] |= {"device": "cpu aarch64", "platform": "Linux aarch64"}
     assert check([save(one, other)]).refused == ()
 
 

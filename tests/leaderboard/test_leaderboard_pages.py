@@ -131,8 +131,9 @@ def test_a_column_that_is_added_in_one_place_is_in_every_output(raw, monkeypatch
 
 
 def test_what_has_not_learned_the_training_length_is_marked_wherever_scores_are(
-    record, capsys, tmp_path
+    record, capsys, tmp_path, monkeypatch
 ):
+    monkeypatch.setenv("COLUMNS", "200")
     low = {10: 89, 15: 20, 20: 0}
     records = [record("rope"), record("nope", right=low), record("nope", right=low, task="reverse")]
     words, found = "not learned¹", tables(records)
