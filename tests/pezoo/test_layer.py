@@ -22,6 +22,7 @@ READ_X += [
     "shifted",
     "shifted_sinusoidal",
     "sinusoidal",
+    "wall",
 ]
 
 

@@ -53,6 +53,7 @@ FEWEST = {
     "rerope": "d_head train_len",
     "rope": "d_head",
     "sandwich": "n_heads",
+    "wall": WIDE,
     "wavelet": "d_head",
     "selective_rope": WIDE,
     "self_extend": "d_head train_len",
