@@ -1,4 +1,4 @@
-"""Forgetting gates: a bias that the tokens between query and key decide (FoX, CABLE)."""
+"""Forgetting gates: a bias that the tokens between query and key decide (FoX)."""
 
 from typing import Unpack
 
@@ -15,7 +15,8 @@ from pezoo.registry import register
 class FoX(Encoding):
     """Subtract from each logit what the gates after the key forget, per head.
 
-    This is the Forgetting Transformer (FoX), and CABLE, whose -softplus(y) is log sigmoid(-y).
+    This is the Forgetting Transformer, and the first version of CABLE, whose -softplus(y) is log
+    sigmoid(-y); `cable` is the second.
 
     Formula: b_ij = log f_{j+1} + ... + log f_i = c_i - c_j, f_l = sigmoid(w LN(x_l) + b) and c the
     running sum of log f. x is the layer's input, LN a layer norm without weights.
@@ -25,22 +26,20 @@ class FoX(Encoding):
     Shapes: x (B, T, D) -> (B, H, T, S). Per layer w (H, D), at the start N(0, 0.02^2), and b (H).
     Sums are float32 at least. As columns, the bias widens q and k by two numbers; in bfloat16 by
     six, three for each sum, since one would round it.
-    Options: start, the value of b at the start, 0 in both papers' code. Gates of about 1/2 then
+    Options: start, the value of b at the start, 0 in the paper's code. Gates of about 1/2 then
     hide what is more than some 20 tokens back, and its gradient with it; 5, the default of
     x-transformers, begins with gates of 0.993.
     Errors: ValueError without ctx.x.
 
-    Paper: Lin et al. 2025, "Forgetting Transformer", Equation 6; Veisi et al. 2025,
-    "Context-aware Biases for Length Extrapolation". Both read the layer's normalised input, whose
-    learned scale w holds here. The second's code divides q k by sqrt(D) or 1, not by sqrt(K). The
-    first's Pro block, with output gates, norms and shifted keys, is an architecture of its own.
+    Paper: Lin et al. 2025, "Forgetting Transformer", Equation 6, which reads the layer's normalised
+    input, whose learned scale w holds here. Its Pro block, with output gates, norms and shifted
+    keys, is an architecture of its own.
     """
 
     summary = "a penalty by learned forgetting gates between query and key"
-    paper = "Lin et al. 2025; Veisi et al. 2025"
+    paper = "Lin et al. 2025"
     reports = "better than rope on long texts and beyond the training length"
     reads = "text"
-    also = (("cable", "fox"),)
     relative = True
     causal_only = True
 

@@ -14,8 +14,9 @@ from pezoo.testing.probe import key_weight, task_prf
 
 torch.set_num_threads(1)
 D = torch.float64
-READ_X = ["abacus", "asentmax", "bipe", "coupled", "fox", "grape", "latch", "learned", "path"]
+READ_X = ["abacus", "asentmax", "bipe", "cable", "coupled", "fox", "grape", "latch", "learned"]
 READ_X += [
+    "path",
     "prism",
     "prism_spectral",
     "selective_rope",

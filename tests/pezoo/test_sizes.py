@@ -20,6 +20,7 @@ FEWEST = {
     "asentmax": WIDE,
     "bam": "n_heads",
     "bipe": "d_model d_head",
+    "cable": WIDE,
     "cope": "d_head n_layers",
     "coupled": "d_model",
     "dape": "n_heads d_head n_layers",

@@ -106,4 +106,3 @@ def test_gates_start_at_one_half_or_where_told():
         x = torch.randn(1, 20, 8)
         gates = FoX(SHAPE, **options).log_gates(at(x)).exp()
         torch.testing.assert_close(gates, torch.full_like(gates, gate), atol=0.1, rtol=0)
-    assert type(pezoo.make("cable", SHAPE)) is FoX
