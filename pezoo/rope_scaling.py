@@ -2,7 +2,7 @@
 
 Each function takes the frequencies w_m = base^(-2m/K), m = 0..K/2-1, and returns the new ones with
 the attention factor, by which q and k are both multiplied. The functions and their options are the
-types and the keys of transformers' `rope_parameters`; `ntk`, `clipped` and
+types and the keys of transformers' `rope_parameters`; `ntk`, `clipped`, `high_frequency` and
 `in_distribution` are ours. L stands for
 original_max_position_embeddings, the length in training; s for factor. With factor=auto s is the
 smallest power of two for which s L holds the text: texts of up to L tokens are left alone.
@@ -189,6 +189,15 @@ def clipped(w: Tensor, *, share: float = 20 / 64) -> Scaled:
     return torch.cat([w[: len(w) - n], w[len(w) - n :] * fade]), 1.0
 
 
+def high_frequency(w: Tensor, *, original_max_position_embeddings: int) -> Scaled:
+    """HoPE: pairs that turn at least once in L tokens, w_m >= 2 pi / L, keep w, the others are 0.
+
+    The others compare content alone. Example: K = 8, L = 100: 1, 0.1, 0, 0.
+    Chen et al. 2025, "HoPE: A Novel Positional Encoding Without Long-Term Decay".
+    """
+    return w * (w >= 2 * math.pi / original_max_position_embeddings), 1.0
+
+
 def in_distribution(
     w: Tensor, *, original_max_position_embeddings: int, partial_rotary_factor: float = 0.5
 ) -> Scaled:
@@ -212,7 +221,7 @@ SCALINGS: dict[str, Callable[..., Scaled]] = {
     f.__name__: f
     for f in (
         default, linear, ntk, dynamic, yarn, llama3, longrope, proportional, clipped,
-        in_distribution,
+        high_frequency, in_distribution,
     )
 }  # fmt: skip
 

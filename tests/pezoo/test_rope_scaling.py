@@ -140,6 +140,26 @@ def test_one_clipped_pair_does_not_turn():
     assert torch.equal(small[:-1], RoPE(d_head=8).frequencies(ctx)[0][:-1])
 
 
+@pytest.mark.parametrize("train_len", [6, 7, 64, 1_000])
+def test_hope_is_the_product_of_what_turns_once_in_training_and_of_the_rest_as_it_is(train_len):
+    """In plain loops over pairs: rotations for w >= 2 pi / L, content alone for the others."""
+    encoding = make("hope", SHAPE.replaced(train_len=train_len))
+    q, k = torch.randn(2, 1, 2, 9, 32, dtype=torch.float64)
+    pos = torch.tensor([[-1, 0, 1, 2, 3, 0, 1, 2, 40]])
+    turned = encoding.transform(q, k, encoding.prepare(Context(pos)))
+    got = (turned[0] @ turned[1].mT)[0, 1]
+    a, b = (torch.view_as_complex(x[0, 1].view(9, 16, 2)) for x in (q, k))
+    for i in range(1, 9):
+        for j in range(1, 9):
+            want = 0.0
+            for m in range(16):
+                w = 10_000 ** (-m / 16)
+                angle = w * float(pos[0, i] - pos[0, j]) if w * train_len >= 2 * math.pi else 0.0
+                turn = complex(math.cos(angle), math.sin(angle))
+                want += float((turn * a[i, m] * b[j, m].conj()).real)
+            assert got[i, j].item() == pytest.approx(want, abs=1e-4)
+
+
 @pytest.mark.parametrize(("options", "turning"), [("", 8), ("(partial_rotary_factor=0.25)", 4)])
 def test_all_turning_pairs_turn_once_in_training(options, turning):
     ctx = Context(pos=torch.zeros(1, 1, dtype=torch.long))
