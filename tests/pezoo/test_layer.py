@@ -16,6 +16,7 @@ torch.set_num_threads(1)
 D = torch.float64
 READ_X = ["abacus", "asentmax", "bipe", "cable", "coupled", "fox", "grape", "latch", "learned"]
 READ_X += [
+    "carope",
     "path",
     "prism",
     "prism_spectral",

@@ -21,6 +21,7 @@ FEWEST = {
     "bam": "n_heads",
     "bipe": "d_model d_head",
     "cable": WIDE,
+    "carope": WIDE,
     "cope": "d_head n_layers",
     "coupled": "d_model",
     "dape": "n_heads d_head n_layers",
@@ -66,6 +67,7 @@ FEWEST = {
     "ssmax(start=1):nape": LAYERS,
     "stick_breaking": "",
     "t5": "d_model n_heads",
+    "tapa": "d_head",
     "window": "d_head",
     "xpos": "d_head",
 }

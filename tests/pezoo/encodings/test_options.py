@@ -7,6 +7,9 @@ from pezoo import Shape, make
 SHAPE = Shape(d_model=16, n_heads=4, d_head=4, n_layers=2, train_len=10)
 IMPOSSIBLE = [
     ("abacus(digits=())", "digits"),
+    ("cable(kernel=cube)", "unknown kernel 'cube'"),
+    ("carope(base=1.0)", "base must be above 1, got 1"),
+    ("carope(rope_parameters=ntk(factor=2))", "rope_type=ntk has others"),
     ("cope(max_pos=1)", "max_pos must be at least 2"),
     ("coupled(max_pos=0)", "max_pos"),
     ("fire(c=0)", "c must be above 0 and finite"),
@@ -27,6 +30,8 @@ IMPOSSIBLE = [
     ("randomized(max_len=90):learned(max_len=6)", "from 90 positions, of which Learned repres"),
     ("shaw(clip=0)", "clip must be at least 1"),
     ("shifted(span=0)", "span must be"),
+    ("tapa(share=0.1)", "share=0.1 of d_head=4 leaves no component in one part"),
+    ("tapa(alpha=0)", "alpha must be above 0, got 0"),
     ("t5(buckets=1)", "must be"),
     ("t5(buckets=3,bidirectional=true)", "must be"),
     ("t5(buckets=32,max_distance=16)", "must be"),
