@@ -1,3 +1,6 @@
+import re
+from pathlib import Path
+
 import pytest
 import torch
 from transformers import (
@@ -5,14 +8,20 @@ from transformers import (
     Cohere2ForCausalLM,
     CohereConfig,
     CohereForCausalLM,
+    Gemma3TextConfig,
     LlamaConfig,
     LlamaForCausalLM,
+    Olmo2Config,
+    Olmo2ForCausalLM,
+    Olmo3Config,
+    Olmo3ForCausalLM,
     SmolLM3Config,
     SmolLM3ForCausalLM,
 )
 from transformers.masking_utils import chunked_overlay
 
 from pezoo import Context, Shape, make
+from pezoo.base import Pass
 from pezoo.adapters.transformers import use
 from pezoo.registry import check, parse, parse_list
 from pezoo.testing import build, tokens
@@ -33,11 +42,15 @@ PAIRS = {
         Cohere2ForCausalLM, Cohere2Config(**SIZES, sliding_window=4, sliding_window_pattern=3),
         CohereForCausalLM, CohereConfig(**SIZES, rope_theta=10_000.0),
     ),
+    "layers(every=4):window(size=4):rope,rope": (
+        Olmo3ForCausalLM, Olmo3Config(**SIZES, sliding_window=4),
+        Olmo2ForCausalLM, Olmo2Config(**SIZES, rope_theta=500_000.0),
+    ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("text", PAIRS)
-def test_it_gives_llama_and_cohere_the_positions_of_their_successors(text):
+def test_it_gives_llama_cohere_and_olmo_the_positions_of_their_successors(text):
     new, config, old, plain = PAIRS[text]
     torch.manual_seed(0)
     model, other = new(config).double().eval(), old(plain).double().eval()
@@ -48,6 +61,24 @@ def test_it_gives_llama_and_cohere_the_positions_of_their_successors(text):
         assert (other(ids).logits - want).abs().max() > 1e-3
         got = use(other, text)(ids).logits
     torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-5)
+
+
+def test_the_models_in_the_docs_run_and_have_their_layers():
+    text = (Path(__file__).parents[3] / "docs" / "run-a-comparison.md").read_text()
+    models = dict(re.findall(r"^ *\| (\w+)[^|]*\| `(layers\(every[^`]*)` \|", text, re.M))
+    types = {"Gemma": Gemma3TextConfig(), "OLMo": Olmo3Config()}
+    assert {*models} == {"SWAN", *types}
+    for name, spec in models.items():
+        shape = SHAPE.replaced(n_layers=12, train_len=600)
+        encoding = make(spec, shape)
+        assert run(build(lambda _, made=encoding: made), tokens(2, 8)).isfinite().all()
+        pos = torch.arange(5000)[None]
+        ctx = encoding.prepare(Pass(pos, n_new=1, x=torch.zeros(1, 1, 16)))
+        q, k = torch.zeros(1, 4, 1, 4), torch.zeros(1, 4, 5000, 4)
+        biases = [encoding.bias(q, k, ctx.at(n, None)) for n in range(12)]
+        wide = [x is None or not x.isneginf().any() for x in biases]
+        layers = types[name].layer_types if name in types else 3 * [*3 * ["sliding"], "full_"]
+        assert wide == [kind.startswith("full_") for kind in layers[:12]]
 
 
 def test_the_chunks_of_llama_4():
