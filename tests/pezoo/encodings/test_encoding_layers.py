@@ -21,8 +21,8 @@ from transformers import (
 from transformers.masking_utils import chunked_overlay
 
 from pezoo import Context, Shape, make
-from pezoo.base import Pass
 from pezoo.adapters.transformers import use
+from pezoo.base import Pass
 from pezoo.registry import check, parse, parse_list
 from pezoo.testing import build, tokens
 from pezoo.testing.probe import Decoding, run
