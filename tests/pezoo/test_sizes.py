@@ -31,6 +31,7 @@ FEWEST = {
     "fope(period=32)": "n_heads d_head n_layers",
     "fox": WIDE,
     "geometric": "n_heads d_head n_layers",
+    "goat": "n_heads n_layers train_len",
     "grape": WIDE,
     "grape(bias=none,rotary=true)": "d_head n_layers",
     "hard_alibi": "n_heads",
