@@ -20,6 +20,7 @@ READ_X += [
     "path",
     "prism",
     "prism_spectral",
+    "repo",
     "selective_rope",
     "shifted",
     "shifted_sinusoidal",

@@ -53,6 +53,7 @@ FEWEST = {
     "randomized": WIDE,
     "randomized:alibi": "n_heads",
     "relative": WIDE,
+    "repo": WIDE,
     "rerope": "d_head train_len",
     "rope": "d_head",
     "sandwich": "n_heads",
