@@ -56,6 +56,7 @@ FEWEST = {
     "repo": WIDE,
     "rerope": "d_head train_len",
     "rope": "d_head",
+    "rope_pp": "d_head",
     "sandwich": "n_heads",
     "wall": WIDE,
     "wavelet": "d_head",
