@@ -207,8 +207,8 @@ class RunFolder:
                 "error", f"the last weights of {self.path} are gone or have changed: delete that "
                 "folder, and the run is trained again",
             )  # fmt: skip
-        index = read_sealed(self.path / f"{_stem(record.last_step)}.json")
-        return found[0], index["files"][f"{_stem(record.last_step)}.safetensors"]
+        name = _stem(record.last_step)
+        return found[0], read_sealed(self.path / f"{name}.json")["files"][f"{name}.safetensors"]
 
     def adopt(self, other: Path) -> None:
         """Copy the finished run from another folder, if its last weights are whole there."""

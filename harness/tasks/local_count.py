@@ -48,8 +48,8 @@ class LocalCount(Strings):
         change = torch.randint(1, 26, shape, generator=generator, device=device)
         change[:, :1] = torch.randint(26, (batch, 1), generator=generator, device=device)
         letter = change.cumsum(1) % 26
-        place = torch.arange(length, device=device)
-        run = (place[None, :, None] >= size.cumsum(1)[:, None]).sum(2)  # runs that end before
+        place = torch.arange(length, device=device).expand(batch, length).contiguous()
+        run = torch.searchsorted(size.cumsum(1), place, right=True)  # runs that end before
         return letter.gather(1, run)
 
     def answer(self, x: Tensor) -> Tensor:
