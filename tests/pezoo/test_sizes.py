@@ -62,6 +62,7 @@ FEWEST = {
     "wavelet": "d_head",
     "selective_rope": WIDE,
     "self_extend": "d_head train_len",
+    "seqpe": "d_model n_heads",
     "shaw": "n_heads d_head n_layers",
     "shifted": "d_model",
     "shifted_sinusoidal": "d_model",
