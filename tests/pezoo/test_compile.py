@@ -12,6 +12,7 @@ TWICE = f"prism_2025({SMALL},copy_every=1,controller=latch,before=0+1)"  # in tw
 OTHERS = (  # of those that compute alike, one
     *("nope", "alibi", "t5", "fire", "learned", "shifted_sinusoidal", "relative", "shaw", "fox"),
     *("cope", "dape", "dape2", "grape", "path", "pope", "selective_rope", "stick_breaking"),
+    *("goat", "repo", "rope_pp", "seqpe", "wall"),
     *("asentmax", "bipe", "geometric", "latch", "layers", "lbpe", "randomized:rope", "window:rope"),
     *(f"prism({SMALL})", f"prism_spectral({SMALL})", TWICE),
 )

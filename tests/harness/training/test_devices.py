@@ -11,7 +11,7 @@ import pezoo
 from harness.settings.protocol import load_protocol, resolve
 from harness.training import trainer as trainer_module
 from harness.training.trainer import start
-from pezoo.encodings import pope, relative
+from pezoo.encodings import goat, pope, relative
 from pezoo.functional import has_float64
 from pezoo.spec import parse
 
@@ -32,7 +32,7 @@ class NoFloat64(TorchDispatchMode):
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_step_on_another_device(text, monkeypatch):
-    for module in (pope, relative):
+    for module in (goat, pope, relative):
         monkeypatch.setattr(module, "has_float64", lambda device: device.type != "meta")
     monkeypatch.setattr(torch, "autocast", lambda *args, **options: nullcontext())  # meta has none
     sets = ("model.width=16", "model.heads=2", "train.batch=4", "model.dropout=0.1")
