@@ -10,6 +10,7 @@ from torch import Tensor
 
 from pezoo.adapters import backends, flex
 from pezoo.adapters.flex import block_mask
+from pezoo.adapters.parts import cuts, part
 from pezoo.base import Columns, Context, Encoding, FormKind, Pass, ScoreMod, Shape
 from pezoo.functional import attention_dtype
 from pezoo.kernels import Attention
@@ -91,6 +92,7 @@ def attend(
     of its bias. The name of the kernel that ran is added to ctx.ran; sdpa has several.
 
     FORMS lists the forms of a bias that each backend takes; otherwise it takes `bias` in full.
+    Where (B, H, T, S) is large and needs no gradient, it is never held (`pezoo.adapters.parts`).
 
     Errors: ValueError for a ctx that `prepare` did not return or that lacks positions of keys, for
     heads that G does not divide, for a mask that is not boolean or shows later keys to an encoding
@@ -104,10 +106,34 @@ def attend(
         _check_encoder(encoding, mask)
     mask = earlier_keys(encoding, mask, ctx)
     check_sizes(encoding.shape, n_heads=q.shape[1])
-    scale = vars(encoding.shape).get("d_head", v.shape[-1]) ** -0.5  # v is never widened
     q, k, v = (x.to(attention_dtype(v)) for x in (q, k, v))
     k, v = _for_each_head(k, q), _for_each_head(v, q)
     backend = resolve(backend, encoding)
+    apart = list(cuts(encoding, q, k, v)) if causal and backend != "flex" else []
+    if not apart or not _hides_later(mask, ctx):
+        return _attend(encoding, q, k, v, ctx, mask, backend, causal)
+    found = []
+    for start, stop in apart:
+        here = part(ctx, start, stop)
+        end, rows = here.pos.shape[1], q[:, :, start:stop]
+        own = mask[..., start:stop, :end] if isinstance(mask, Tensor) else mask
+        seen = k[:, :, :end], v[:, :, :end]
+        found.append(_attend(encoding, rows, *seen, here, own, backend, causal))
+    return torch.cat(found, 2)
+
+
+def _attend(
+    encoding: Encoding,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    ctx: Pass,
+    mask: "Tensor | BlockMask | str | None",
+    backend: str,
+    causal: bool,
+) -> Tensor:
+    """Compute attention of these queries at once."""
+    scale = vars(encoding.shape).get("d_head", v.shape[-1]) ** -0.5  # v is never widened
     scores = encoding.scores(q, k, ctx) if backend == "eager" else None
     q, k, bias = _with_bias(encoding, q, k, ctx, backend)
     if ctx.ran is not None and backend != "sdpa":
@@ -212,6 +238,14 @@ def earlier_keys(encoding: Encoding, mask: Any, ctx: Context) -> Any:
             "use `mask & pezoo.adapters.attention_mask(ctx)`"
         )
     return mask & earlier
+
+
+def _hides_later(mask: Any, ctx: Context) -> bool:
+    """Return True if it is known that a mask hides the keys after a query."""
+    if not isinstance(mask, Tensor):
+        return True
+    earlier = backends.causal(ctx.new, ctx.pos.shape[1], mask.device)
+    return mask.dtype == torch.bool and _known_true(~(mask & ~earlier).any())
 
 
 def _known_true(x: Tensor) -> bool:

@@ -104,14 +104,16 @@ class SelfExtend(Encoding):
             return self.rope.turn(pos[:, None, :, None].float(), ctx)
 
         shift = self.window * (1 - self.share)
-        at = self.coarse(ctx.query_pos).float()
-        own = {NEAR: turn(ctx.pos), EARLIER: turn(at + shift), LATER: turn(at - shift)}
-        own[KEYS] = turn(self.coarse(ctx.pos))
+        at = self.coarse(ctx.pos).float()
+        own = {NEAR: turn(ctx.pos), KEYS: turn(at)}
+        own |= {EARLIER: turn(at + shift), LATER: turn(at - shift)}
         return replace(ctx, drawn={**(ctx.drawn or {}), **own})
 
     def scores(self, q: Tensor, k: Tensor, ctx: Pass) -> Tensor:
         ctx.check_prepared()
-        drawn = ctx.drawn or {}
+        drawn, end = ctx.drawn or {}, ctx.pos.shape[1]  # `attend` may leave out later tokens
+        before = end - ctx.new
+        at = {name: drawn[name][:, :, :end] for name in (NEAR, EARLIER, LATER, KEYS)}
         k = at_least_float32(k.repeat_interleave(q.shape[1] // k.shape[1], 1))
         q = at_least_float32(q) * self.shape.d_head**-0.5
         if self.log_n:
@@ -120,11 +122,13 @@ class SelfExtend(Encoding):
             q = q * (n.to(q.dtype).log() / math.log(longest))
         distance = ctx.distance()[:, None]
         with full_precision(q.device.type):
-            here = drawn[NEAR][:, :, ctx.pos.shape[1] - ctx.new :]
-            near = self.rope.rotated(q, here) @ self.rope.rotated(k, drawn[NEAR]).mT
-            k = self.rope.rotated(k, drawn[KEYS]).mT
-            far = self.rope.rotated(q, drawn[EARLIER]) @ k
-            if ctx.new > 1:  # later keys, for encoders
-                far = torch.where(distance > 0, far, self.rope.rotated(q, drawn[LATER]) @ k)
+            here = {name: x[:, :, before:] for name, x in at.items()}
+            near = self.rope.rotated(q, here[NEAR]) @ self.rope.rotated(k, at[NEAR]).mT
+            k = self.rope.rotated(k, at[KEYS]).mT
+            far = self.rope.rotated(q, here[EARLIER]) @ k
+            if ctx.new > 1:  # later keys, for encoders: none lies before the new tokens
+                later = self.rope.rotated(q, here[LATER]) @ k[..., before:]
+                new = torch.where(distance[..., before:] > 0, far[..., before:], later)
+                far = torch.cat([far[..., :before], new], -1) if before else new
         beyond = (distance.abs() >= self.window) & drawn[EXTEND].bool()
         return torch.where(beyond, far, near)
