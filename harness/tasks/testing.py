@@ -230,7 +230,7 @@ def _counts(target: Tensor, counted: Tensor) -> Tensor:
 
 
 def _check_randomness(task: Task, length: int, many: bool) -> None:
-    """Check that samples depend on the generator alone, and that instances differ where many are."""
+    """Check that samples depend on the generator alone, and differ where `many` are to be had."""
     where, state = f"{task.name}, length {length}", torch.get_rng_state()
     first = _sample(task, BATCH, length)
     kept = torch.equal(state, torch.get_rng_state())
