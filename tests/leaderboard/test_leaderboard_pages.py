@@ -43,7 +43,7 @@ from leaderboard.render.data import runs_data, site_data
 from leaderboard.render.findings import findings
 from leaderboard.render.front import CHOSEN, GENERAL, ORACLE, TOLD, fronts
 from leaderboard.render.markdown import files
-from leaderboard.render.styles import COLOURS, Style, apart, shown, styles
+from leaderboard.render.styles import COLOURS, DASHES, Style, apart, shown, styles
 from leaderboard.stats.costs import relative, training_costs
 from leaderboard.stats.frame import COLUMNS
 from leaderboard.stats.overview import baseline
@@ -434,6 +434,9 @@ def test_the_style_of_an_encoding_follows_from_its_name_alone(record):
     assert [styles(rows)[row.label] for row in rows] == alone
     known = summarise([record(name) for name in sorted(read_catalog().encodings)])
     assert len({(one.colour, one.dash) for one in styles(known).values()}) == len(known)
+    for name in ("templates/curves.svg", "static/chart.js"):  # what draws them
+        text = (Path(site.__file__).parent / name).read_text("utf-8")
+        assert all(re.search(rf'\b{dash}"?: "', text) for dash in DASHES)
     by = styles(rows)
     assert by["prism(gamma=2.0)"].colour == by["prism"].colour
     points = [Points(name, (), "exact match", None) for name in ("rope", "alibi")]
