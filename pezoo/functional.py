@@ -50,6 +50,12 @@ def key_vectors(x: Tensor, ctx: Context, shape: Shape, reader: str) -> Tensor:
     return keys.repeat_interleave(shape.n_heads // keys.shape[1], 1)
 
 
+def for_each_head(x: Tensor, q: Tensor) -> Tensor:
+    """Repeat keys or values for each head of q: (B, G, S, K) -> (B, H, S, K)."""
+    share = q.shape[1] // x.shape[1]
+    return x if share == 1 else x.repeat_interleave(share, 1)
+
+
 def run_index(member: Tensor, ends: Tensor) -> Tensor:
     """Count the members of each run from 1; 0 for other tokens. (B|1, S) bool -> (B, S) int64.
 

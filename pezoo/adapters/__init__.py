@@ -12,7 +12,7 @@ from pezoo.adapters import backends, flex
 from pezoo.adapters.flex import block_mask
 from pezoo.adapters.parts import cuts, part
 from pezoo.base import Columns, Context, Encoding, FormKind, Pass, ScoreMod, Shape
-from pezoo.functional import attention_dtype
+from pezoo.functional import attention_dtype, for_each_head
 from pezoo.kernels import Attention
 from pezoo.kernels.backends import BackendError
 from pezoo.spec import unknown
@@ -107,7 +107,7 @@ def attend(
     mask = earlier_keys(encoding, mask, ctx)
     check_sizes(encoding.shape, n_heads=q.shape[1])
     q, k, v = (x.to(attention_dtype(v)) for x in (q, k, v))
-    k, v = _for_each_head(k, q), _for_each_head(v, q)
+    k, v = for_each_head(k, q), for_each_head(v, q)
     backend = resolve(backend, encoding)
     apart = list(cuts(encoding, q, k, v)) if causal and backend != "flex" else []
     if not apart or not _hides_later(mask, ctx):
@@ -177,12 +177,6 @@ def _check(q: Tensor, k: Tensor, v: Tensor, ctx: Context) -> None:
                 f"q {tuple(q.shape)} and {name} {tuple(x.shape)} do not fit: expected the same "
                 f"batch, a divisor of {heads} heads and, for k, the same width"
             )
-
-
-def _for_each_head(x: Tensor, q: Tensor) -> Tensor:
-    """Repeat keys or values for each head: (B, G, S, K) -> (B, H, S, K)."""
-    share = q.shape[1] // x.shape[1]
-    return x if share == 1 else x.repeat_interleave(share, 1)
 
 
 def _check_encoder(encoding: Encoding, mask: "Tensor | BlockMask | str | None") -> None:

@@ -16,6 +16,7 @@ from pezoo.adapters import CAUSAL, attend, backends, plainly_causal
 from pezoo.adapters.devices import moved, placed
 from pezoo.base import Context, Encoding, Pass
 from pezoo.context import Memo
+from pezoo.functional import for_each_head
 
 NAME = "pezoo"  # of the attention, the config's entry, and the layers' keyword argument
 
@@ -222,7 +223,7 @@ def attention(
         mask = seen | blind & adapters.attention_mask(ctx)
     if not dropout:
         return attend(encoding, q, k, value, ctx, mask, step.backend).transpose(1, 2), None
-    k, value = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, value))
+    k, value = (for_each_head(x, q) for x in (k, value))
 
     def weights(logits: Tensor) -> Tensor:
         chosen = encoding.weights(logits, ctx)

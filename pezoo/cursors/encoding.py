@@ -14,7 +14,7 @@ from pezoo.cursors.layer import DOCUMENTS, CursorLayer, by_document, documents, 
 from pezoo.cursors.memory import Memory
 from pezoo.cursors.options import CursorOptions
 from pezoo.cursors.positions import Scan, scaled
-from pezoo.functional import at_least_float32, full_precision
+from pezoo.functional import at_least_float32, for_each_head, full_precision
 
 
 class CursorEncoding(Encoding):
@@ -110,7 +110,7 @@ class CursorEncoding(Encoding):
         e_q, e_k = streams[ctx.layer - self.starts[group]]
         mu = at_least_float32(self.mu[ctx.layer]).sigmoid()[:, None, None]  # (H, 1, 1)
         # With grouped-query attention, each query head gets its own keys: their streams differ.
-        k = k.repeat_interleave(q.shape[1] // k.shape[1], 1) if k.shape[1] < q.shape[1] else k
+        k = for_each_head(k, q)
         q = torch.cat([q * mu.to(q.dtype), e_q.transpose(1, 2).to(q.dtype)], -1)
         return q, torch.cat([k, e_k.transpose(1, 2).to(k.dtype)], -1)
 

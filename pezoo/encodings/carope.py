@@ -11,7 +11,7 @@ from torch.nn.functional import layer_norm, softplus
 from pezoo import rope_scaling
 from pezoo.base import Encoding, Pass, Shape, Sizes
 from pezoo.encodings.rope import RoPE
-from pezoo.functional import at_least_float32, full_precision
+from pezoo.functional import at_least_float32, for_each_head, full_precision
 from pezoo.registry import register
 
 
@@ -81,5 +81,5 @@ class CARoPE(Encoding):
         with full_precision(q.device.type):
             angle = self.phases(ctx)
         turn = torch.polar(torch.ones_like(angle), angle)
-        k = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
+        k = for_each_head(k, q)
         return self.rope.rotated(q, turn), self.rope.rotated(k, turn)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from pezoo.adapters import attention_mask
 from pezoo.base import Encoding, Pass, Shape, Sizes
-from pezoo.functional import at_least_float32, full_precision
+from pezoo.functional import at_least_float32, for_each_head, full_precision
 from pezoo.registry import register
 
 
@@ -51,7 +51,7 @@ class CoPE(Encoding):
 
     def counts(self, q: Tensor, k: Tensor, ctx: Pass) -> Tensor:
         """Return p, (B, H, T, S)."""
-        k = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
+        k = for_each_head(k, q)
         gates: Tensor = torch.sigmoid(q @ k.mT * self.shape.d_head**-0.5) * attention_mask(ctx)
         return gates.flip(-1).cumsum(-1).flip(-1).clamp(max=self.max_pos - 1)
 

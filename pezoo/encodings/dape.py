@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
 from pezoo.base import BiasForm, Encoding, FormKind, Pass, Shape, Sizes
-from pezoo.functional import at_least_float32, full_precision
+from pezoo.functional import at_least_float32, for_each_head, full_precision
 from pezoo.registry import register
 from pezoo.wrapper import Wrapper
 
@@ -71,7 +71,7 @@ class DAPE(Wrapper):
         with full_precision(q.device.type):
             scores, bias = super().scores(q, k, ctx), super().bias(q, k, ctx)
             if scores is None:
-                k = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
+                k = for_each_head(k, q)
                 scores = at_least_float32(q) @ at_least_float32(k).mT * self.shape.d_head**-0.5
             bias = torch.zeros_like(scores) if bias is None else bias.to(scores.dtype)
             bias = bias.expand_as(scores)

@@ -10,7 +10,7 @@ from torch.nn.functional import pad
 
 from pezoo.base import Context, Encoding, Pass, Shape, Sizes
 from pezoo.encodings.rope import RoPE
-from pezoo.functional import at_least_float32, full_precision
+from pezoo.functional import at_least_float32, for_each_head, full_precision
 from pezoo.registry import register
 
 
@@ -90,5 +90,5 @@ class FoPE(Encoding):
         with full_precision(q.device.type):
             turn = torch.complex(wave.real.to(c.dtype) @ c, wave.imag.to(s.dtype) @ s)
         turn = pad(turn, (0, self.shape.d_head // 2 - turn.shape[-1]), value=self.factor)
-        k = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
+        k = for_each_head(k, q)
         return self.rope.rotated(q, turn), self.rope.rotated(k, turn)

@@ -8,7 +8,13 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm, pad, silu
 
 from pezoo.base import Encoding, Pass, Shape, Sizes
-from pezoo.functional import at_least_float32, full_precision, linear_start, short_convolution
+from pezoo.functional import (
+    at_least_float32,
+    for_each_head,
+    full_precision,
+    linear_start,
+    short_convolution,
+)
 from pezoo.registry import register
 
 BLOCK = 32  # the most tokens of a block
@@ -65,7 +71,7 @@ class PaTH(Encoding):
         with full_precision(q.device.type):
             q, k = at_least_float32(q), at_least_float32(k)
             w, beta = (x.to(q.dtype) for x in self.reflections(ctx))
-            k = k.repeat_interleave(q.shape[1] // k.shape[1], 1).to(q.dtype)
+            k = for_each_head(k, q).to(q.dtype)
             return reflected(q / self.shape.d_head**0.5, k, w, beta)
 
     def reflections(self, ctx: Pass) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,7 @@ from torch.nn.functional import layer_norm, silu
 
 from pezoo.base import Encoding, Pass, Shape, Sizes
 from pezoo.encodings.rope import RoPE
-from pezoo.functional import at_least_float32, full_precision
+from pezoo.functional import at_least_float32, for_each_head, full_precision
 from pezoo.registry import register
 
 
@@ -84,5 +84,5 @@ class RePo(Encoding):
 
     def transform(self, q: Tensor, k: Tensor, ctx: Pass) -> tuple[Tensor, Tensor]:
         turn = self.rope.turn(self.positions(ctx)[..., None], ctx)
-        k = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
+        k = for_each_head(k, q)
         return self.rope.rotated(q, turn), self.rope.rotated(k, turn)

@@ -9,7 +9,7 @@ from torch.nn.functional import layer_norm, normalize
 
 from pezoo.base import Encoding, Pass, Shape, Sizes
 from pezoo.encodings.rope import RoPE
-from pezoo.functional import at_least_float32, full_precision, short_convolution
+from pezoo.functional import at_least_float32, for_each_head, full_precision, short_convolution
 from pezoo.registry import register
 
 
@@ -95,5 +95,5 @@ class SelectiveRoPE(Encoding):
         with full_precision(q.device.type):
             sums = self.phases(ctx)
         turn = self.rope.turn(sums, ctx)
-        k = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
+        k = for_each_head(k, q)
         return self.rope.rotated(q, turn), self.rope.rotated(k, turn)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pezoo.base import Context, Encoding, Pass, Plan, Shape, Sizes
 from pezoo.encodings.rope import RoPE
-from pezoo.functional import at_least_float32, full_precision
+from pezoo.functional import at_least_float32, for_each_head, full_precision
 from pezoo.registry import register
 
 NAMES = "on", "near", "earlier", "later", "keys"
@@ -114,7 +114,7 @@ class SelfExtend(Encoding):
         drawn, end = ctx.drawn or {}, ctx.pos.shape[1]  # `attend` may leave out later tokens
         before = end - ctx.new
         at = {name: drawn[name][:, :, :end] for name in (NEAR, EARLIER, LATER, KEYS)}
-        k = at_least_float32(k.repeat_interleave(q.shape[1] // k.shape[1], 1))
+        k = at_least_float32(for_each_head(k, q))
         q = at_least_float32(q) * self.shape.d_head**-0.5
         if self.log_n:
             longest = max(2, self.shape.train_len)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding, gelu
 
 from pezoo.base import Context, Encoding, Pass, Shape, Sizes
-from pezoo.functional import distinct, full_precision, own_pairs
+from pezoo.functional import distinct, for_each_head, full_precision, own_pairs
 from pezoo.initial import owned
 from pezoo.registry import register
 
@@ -96,7 +96,7 @@ class SeqPE(Encoding):
     def transform(self, q: Tensor, k: Tensor, ctx: Pass) -> tuple[Tensor, Tensor]:
         ctx.check_prepared()
         p, r = (ctx.drawn or {})[ROWS].to(q.dtype).permute(2, 0, 3, 1, 4)  # (B|1, H, T, K)
-        k = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
+        k = for_each_head(k, q)
         return torch.cat([q, p.expand_as(q)], -1), torch.cat([k, r.to(k.dtype).expand_as(k)], -1)
 
 

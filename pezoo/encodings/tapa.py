@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from pezoo.base import Context, Encoding, Pass, Shape, Sizes
-from pezoo.functional import at_least_float32, full_precision
+from pezoo.functional import at_least_float32, for_each_head, full_precision
 from pezoo.registry import register
 
 
@@ -58,7 +58,7 @@ class TAPA(Encoding):
         return ctx.distance()[0].abs()
 
     def scores(self, q: Tensor, k: Tensor, ctx: Pass) -> Tensor:
-        k = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
+        k = for_each_head(k, q)
         with full_precision(q.device.type):
             q, k = at_least_float32(q), at_least_float32(k)
             amplitude = _scaled(q[..., : self.n], k[..., : self.n])

@@ -8,7 +8,7 @@ from torch.nn.functional import layer_norm, logsigmoid, pad
 
 from pezoo.base import Encoding, Pass, Shape, Sizes
 from pezoo.encodings.fox import FoX
-from pezoo.functional import at_least_float32, full_precision
+from pezoo.functional import at_least_float32, for_each_head, full_precision
 from pezoo.registry import register
 
 
@@ -67,7 +67,7 @@ class Wall(Encoding):
 
     def scores(self, q: Tensor, k: Tensor, ctx: Pass) -> Tensor:
         with full_precision(q.device.type):
-            q, k = at_least_float32(q), k.repeat_interleave(q.shape[1] // k.shape[1], 1)
+            q, k = at_least_float32(q), for_each_head(k, q)
             gates = self.log_gates(ctx).to(q.dtype)
             return faded(q / self.shape.d_head**0.5, k.to(q.dtype), gates)
 
