@@ -170,7 +170,9 @@ def test_a_row_with_custom_options_changes_no_other_verdict(record):
 @given(t=st.floats(-1e6, 1e6))
 def test_students_t_with_one_and_two_degrees_has_a_closed_form(t):
     one, two = 1 - 2 / math.pi * math.atan(abs(t)), 1 - abs(t) / math.hypot(t, math.sqrt(2))
-    assert (two_sided(t, 1), two_sided(t, 2)) == pytest.approx((one, two), abs=1e-7)
+    near = 1e-8 if 0 < abs(t) < 1e-4 else 1e-12  # scipy loses digits of one degree there
+    assert two_sided(t, 1) == pytest.approx(one, abs=near)
+    assert two_sided(t, 2) == pytest.approx(two, abs=1e-12)
 
 
 @given(level=st.floats(0.01, 0.999), freedom=st.integers(1, 2000))
