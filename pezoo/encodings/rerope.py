@@ -28,7 +28,8 @@ class ReRoPE(SelfExtend):
         log_n   multiplies q of position p by max(1, log(p + 1) / log(train_len))
         window  w, in tokens; 0 is half of train_len
 
-    Errors: those of rope; ValueError for a leak outside 0..1 and a window below 0.
+    Errors: those of rope; ValueError for a leak outside 0..1 and a window below 0. UserWarning for
+    a text beyond what a leak reaches, w + (train_len - w) / leak tokens.
 
     Paper: Su 2023, "ReRoPE", a blog post, and "Leaky ReRoPE", whose k is 1 / leak; there with a
     window of half the training length too. The released code for Llama 2 always has the factor of
@@ -60,12 +61,15 @@ class ReRoPE(SelfExtend):
             raise ValueError(f"leak must be within 0..1, got {leak}")
         self.leak = leak
 
-    def coarse(self, pos: Tensor) -> Tensor:
+    def coarse(self, pos: Tensor, group: Tensor) -> Tensor:
         return pos.float() * self.leak
 
-    @property
-    def share(self) -> float:
+    def share(self, group: Tensor | float) -> float:
         return self.leak
+
+    @property
+    def further(self) -> str:
+        return f"leak={self.leak}"
 
     def prf(self, ctx: Context) -> Tensor | None:
         if self.log_n:

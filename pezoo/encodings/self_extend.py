@@ -1,6 +1,7 @@
 """Self-Extend: rope in which keys beyond a window share positions, for longer texts."""
 
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Unpack
@@ -13,8 +14,7 @@ from pezoo.encodings.rope import RoPE
 from pezoo.functional import at_least_float32, for_each_head, full_precision
 from pezoo.registry import register
 
-NAMES = "on", "near", "earlier", "later", "keys"
-EXTEND, NEAR, EARLIER, LATER, KEYS = (f"self_extend.{name}" for name in NAMES)
+EXTEND, LENGTH, QUERIES, KEYS = (f"self_extend.{x}" for x in ("on", "length", "q", "k"))
 
 
 @register("self_extend")
@@ -33,16 +33,18 @@ class SelfExtend(Encoding):
 
     Options
         base, layout, rope_parameters  as in rope
-        group         G, a whole number
+        group         G, a whole number; 0 is the smallest that reaches the text, the planned one
+                      (Plan) or the row's last position: texts of train_len tokens stay as they
+                      are, but later tokens change earlier values, as with factor=auto
         log_n         multiplies q of position p by max(1, log(p + 1) / log(train_len)), an option
                       of the authors' code too
         window        w, in tokens; 0 is half of train_len
 
-    Errors: those of rope; ValueError for a group below 1 and a window below 0.
+    Errors: those of rope; ValueError for a group or a window below 0. UserWarning for a text of
+    more than (L - w) G + w tokens: a model trained on L sees distances that it does not know.
 
     Paper: Jin et al. 2024, "LLM Maybe LongLM", and the authors' code, whose passes over
-    a whole text have w / G and decoding floor(w / G): here w / G. A model trained on L tokens sees
-    only distances that it knows up to (L - w) G + w tokens.
+    a whole text have w / G and decoding floor(w / G): here w / G.
     """
 
     summary = "rope with shared positions beyond a window, for models trained with rope"
@@ -64,71 +66,115 @@ class SelfExtend(Encoding):
         **sizes: Unpack[Sizes],
     ) -> None:
         super().__init__(shape, **sizes)
-        if group < 1:
-            raise ValueError(f"group must be at least 1, got {group}")
-        if window < 0:
-            raise ValueError(f"window must be at least 0, got {window}")
+        for name, given in (("group", group), ("window", window)):
+            if given < 0:
+                raise ValueError(f"{name} must be at least 0, got {given}")
         self.rope = RoPE(self.shape, base=base, layout=layout, rope_parameters=rope_parameters)
-        self.prefix_stable, self.reads_length = self.rope.prefix_stable, self.rope.reads_length
+        self.reads_length = self.rope.reads_length or not group
+        self.prefix_stable = not self.reads_length
         self.relative = type(self).relative and self.rope.relative and not log_n
-        self.group, self.window = group, window or max(1, self.shape.train_len // 2)
+        trained = self.shape.train_len
+        self.group, self.window = group, window or max(1, trained // 2)
         self.log_n = log_n
-        self.rope_within = min(self.window, self.shape.train_len) if log_n else self.window
+        self.rope_within = self.window if group else max(self.window, trained)
+        self.rope_within = min(self.rope_within, trained) if log_n else self.rope_within
 
-    def coarse(self, pos: Tensor) -> Tensor:
-        """Return the positions of keys beyond the window."""
-        return pos // self.group
+    def coarse(self, pos: Tensor, group: Tensor) -> Tensor:
+        """Return the positions of keys beyond the window, at group (B|1, 1)."""
+        return pos // group
+
+    def share(self, group: Tensor | float) -> Tensor | float:
+        """Return the share of a distance beyond the window that remains."""
+        return 1 / group
+
+    def groups(self, ctx: Context) -> Tensor:
+        """Return G, (B|1, 1) int64."""
+        if self.group:
+            return ctx.pos.new_full((1, 1), self.group)
+        n = ctx.pos.amax(1, keepdim=True) + 1
+        if isinstance(ctx, Pass) and LENGTH in (drawn := ctx.drawn or {}):
+            n = n.maximum(drawn[LENGTH].to(n.device))
+        known = max(1, self.shape.train_len - self.window)
+        return ((n - self.window + known - 1) // known).clamp(min=1)
 
     @property
-    def share(self) -> float:
-        """The share of a distance beyond the window that remains."""
-        return 1 / self.group
+    def reach(self) -> float:
+        """The tokens of a text up to which a model trained on train_len knows every distance."""
+        trained, share = self.shape.train_len, self.share(self.group) if self.group else 0.0
+        if self.window >= trained:
+            return trained
+        return self.window + (trained - self.window) / share if share else math.inf
+
+    def _check_reach(self, ctx: Context) -> None:
+        if ctx.pos.shape[1] > self.reach and ctx.ask(ctx.pos.max()) >= self.reach:
+            warnings.warn(
+                f"{self.name} with {self.further} reads {int(self.reach)} tokens with a model "
+                f"trained on {self.shape.train_len}: a longer text has distances that it never saw",
+                stacklevel=3,
+            )
+
+    @property
+    def further(self) -> str:
+        """The option by which it reads further, as it is."""
+        return f"group={self.group}"
 
     def prf(self, ctx: Context) -> Tensor | None:
         if self.log_n:
             return None
-        d, at = ctx.distance()[0], self.coarse(ctx.pos[0])
+        d, at = ctx.distance()[0], self.coarse(ctx.pos, self.groups(ctx))[0]
         far = at[:, None] - at + d.sign() * self.window
         return torch.where(d.abs() < self.window, d, far)
 
     def draw(self, ctx: Context, **plan: Unpack[Plan]) -> dict[str, Tensor]:
-        return {**self.rope.draw(ctx, **plan), EXTEND: torch.tensor(not self.training)}
+        drawn, planned = self.rope.draw(ctx, **plan), plan.get("length")
+        if not self.group and planned:
+            drawn[LENGTH] = torch.tensor(planned, device="cpu")
+        if not (self.training or torch.compiler.is_compiling()):
+            self._check_reach(ctx)
+        return {**drawn, EXTEND: torch.tensor(not self.training)}
 
     def _draw(self, ctx: Context) -> dict[str, Tensor]:
-        return self.draw(ctx)  # reads no tensor values, so that torch.compile can trace it
+        return self.draw(ctx)  # reads no tensor values in torch.compile, which can trace it
+
+    def meetings(self, ctx: Pass) -> list[tuple[Tensor, Tensor]]:
+        """Return the ways to meet: positions (B|1, S) as queries and as keys. The first is rope's.
+
+        Those of a cached token as a query are not used.
+        """
+        group = self.groups(ctx)
+        at, shift = self.coarse(ctx.pos, group), self.window * (1 - self.share(group.float()))
+        return [(ctx.pos, ctx.pos), (at + shift, at), (at - shift, at)]
+
+    def way(self, ctx: Pass) -> Tensor:
+        """Return which of `meetings` each query and key have, (B|1, T, S)."""
+        d = ctx.distance()
+        return (d.abs() >= self.window) * (1 + (d < 0).long())  # 2: later keys, for encoders
 
     def prepare(self, ctx: Context) -> Pass:
         ctx = super().prepare(ctx)
-
-        def turn(pos: Tensor) -> Tensor:
-            return self.rope.turn(pos[:, None, :, None].float(), ctx)
-
-        shift = self.window * (1 - self.share)
-        at = self.coarse(ctx.pos).float()
-        own = {NEAR: turn(ctx.pos), KEYS: turn(at)}
-        own |= {EARLIER: turn(at + shift), LATER: turn(at - shift)}
-        return replace(ctx, drawn={**(ctx.drawn or {}), **own})
+        drawn = dict(ctx.drawn or {})
+        for n, both in enumerate(self.meetings(ctx)):
+            for name, pos in zip((QUERIES, KEYS), both, strict=True):
+                drawn[f"{name}{n}"] = self.rope.turn(pos[:, None, :, None].float(), ctx)
+        return replace(ctx, drawn=drawn)
 
     def scores(self, q: Tensor, k: Tensor, ctx: Pass) -> Tensor:
         ctx.check_prepared()
         drawn, end = ctx.drawn or {}, ctx.pos.shape[1]  # `attend` may leave out later tokens
-        before = end - ctx.new
-        at = {name: drawn[name][:, :, :end] for name in (NEAR, EARLIER, LATER, KEYS)}
         k = at_least_float32(for_each_head(k, q))
         q = at_least_float32(q) * self.shape.d_head**-0.5
         if self.log_n:
             longest = max(2, self.shape.train_len)
             n = (ctx.query_pos + 1).clamp(min=longest)[:, None, :, None]
             q = q * (n.to(q.dtype).log() / math.log(longest))
-        distance = ctx.distance()[:, None]
+        way = (self.way(ctx) * drawn[EXTEND])[:, None]
+
+        def met(n: int) -> Tensor:
+            here, there = drawn[f"{QUERIES}{n}"][:, :, end - ctx.new : end], drawn[f"{KEYS}{n}"]
+            return self.rope.rotated(q, here) @ self.rope.rotated(k, there[:, :, :end]).mT
+
         with full_precision(q.device.type):
-            here = {name: x[:, :, before:] for name, x in at.items()}
-            near = self.rope.rotated(q, here[NEAR]) @ self.rope.rotated(k, at[NEAR]).mT
-            k = self.rope.rotated(k, at[KEYS]).mT
-            far = self.rope.rotated(q, here[EARLIER]) @ k
-            if ctx.new > 1:  # later keys, for encoders: none lies before the new tokens
-                later = self.rope.rotated(q, here[LATER]) @ k[..., before:]
-                new = torch.where(distance[..., before:] > 0, far[..., before:], later)
-                far = torch.cat([far[..., :before], new], -1) if before else new
-        beyond = (distance.abs() >= self.window) & drawn[EXTEND].bool()
-        return torch.where(beyond, far, near)
+            found = met(0)
+            for n in range(1, sum(name.startswith(KEYS) for name in drawn)):
+                found = torch.where(way == n, met(n), found)
+        return found

@@ -26,6 +26,7 @@ FEWEST = {
     "coupled": "d_model",
     "dape": "n_heads d_head n_layers",
     "dape2": "n_heads d_head n_layers",
+    "dual_chunk": "d_head train_len",
     "fire": LAYERS,
     "fope": "n_heads d_head n_layers train_len",
     "fope(period=32)": "n_heads d_head n_layers",
