@@ -107,8 +107,8 @@ class Wrapper(Encoding):
         return self.inner, ctx
 
     def embed(self, x: Tensor, ctx: Pass) -> Tensor:
-        ctx.check_prepared()
-        return self.inner.embed(x, ctx)
+        inner, here = self.within(ctx)
+        return inner.embed(x, here)
 
     def transform(self, q: Tensor, k: Tensor, ctx: Pass) -> tuple[Tensor, Tensor]:
         inner, here = self.within(ctx)

@@ -63,7 +63,7 @@ class DualChunk(SelfExtend):
         self.last = self.chunk + self.window - 1
         self.rope_within = min(self.last + 1, 2 * self.chunk)
 
-    def share(self, group: Tensor | float) -> float:
+    def share(self, group: Any) -> float:
         return 0.0
 
     def meetings(self, ctx: Pass) -> list[tuple[Tensor, Tensor]]:

@@ -64,7 +64,7 @@ class ReRoPE(SelfExtend):
     def coarse(self, pos: Tensor, group: Tensor) -> Tensor:
         return pos.float() * self.leak
 
-    def share(self, group: Tensor | float) -> float:
+    def share(self, group: Any) -> float:
         return self.leak
 
     @property

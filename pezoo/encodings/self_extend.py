@@ -83,7 +83,7 @@ class SelfExtend(Encoding):
         """Return the positions of keys beyond the window, at group (B|1, 1)."""
         return pos // group
 
-    def share(self, group: Tensor | float) -> Tensor | float:
+    def share(self, group: Any) -> Any:
         """Return the share of a distance beyond the window that remains."""
         return 1 / group
 
@@ -103,7 +103,7 @@ class SelfExtend(Encoding):
         trained, share = self.shape.train_len, self.share(self.group) if self.group else 0.0
         if self.window >= trained:
             return trained
-        return self.window + (trained - self.window) / share if share else math.inf
+        return float(self.window + (trained - self.window) / share) if share else math.inf
 
     def _check_reach(self, ctx: Context) -> None:
         if ctx.pos.shape[1] > self.reach and ctx.ask(ctx.pos.max()) >= self.reach:
@@ -175,6 +175,6 @@ class SelfExtend(Encoding):
 
         with full_precision(q.device.type):
             found = met(0)
-            for n in range(1, sum(name.startswith(KEYS) for name in drawn)):
-                found = torch.where(way == n, met(n), found)
+            for one in range(1, sum(name.startswith(KEYS) for name in drawn)):
+                found = torch.where(way == one, met(one), found)
         return found

@@ -17,6 +17,8 @@ WRAPPED = (
     "rope(rope_parameters=yarn(factor=2))",
     "rope(drop=0.5)",
     "rerope(log_n=true)",
+    "self_extend(group=0)",
+    "window(size=5,sinks=2):rope",
     "ssmax(scale_bias=true):alibi",
     f"asentmax(alpha=1.25):{PRISM}",
     "dape:alibi",

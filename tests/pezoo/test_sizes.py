@@ -73,7 +73,7 @@ FEWEST = {
     "stick_breaking": "",
     "t5": "d_model n_heads",
     "tapa": "d_head",
-    "window": "d_head",
+    "window": "d_head train_len",
     "xpos": "d_head",
 }
 

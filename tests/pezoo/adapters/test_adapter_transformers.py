@@ -106,7 +106,12 @@ def test_rope_is_the_models_own(maker):
         torch.testing.assert_close(use(model, "rope")(IDS).logits, want, atol=3e-7, rtol=0)
 
 
-AS_ROPE = ["grape(rotary=true,bias=none)", "window(size=30):rerope", "ssmax(floor=40):rope"]
+AS_ROPE = [
+    "grape(rotary=true,bias=none)",
+    "window(size=30):rerope",
+    "window(size=9,sinks=4):rope",
+    "ssmax(floor=40):rope",
+]
 FIXED = "needs frequencies that do not depend"
 REFUSED = {
     **dict.fromkeys(("fope", AS_ROPE[0]), ("dynamic", FIXED)),
@@ -148,7 +153,7 @@ def test_what_serves_models_trained_with_rope_changes_nothing_in_its_window(cls,
             with torch.no_grad():
                 want, got = (one(ids[:, :n], use_cache=False).logits for one in (model, twin))
             torch.testing.assert_close(got, want, atol=1e-5, rtol=0, msg=text)
-    assert served >= {*AS_ROPE[1:], "rope", "rerope", "self_extend", "window"}
+    assert served >= {*AS_ROPE[1:], "rope", "rerope", "self_extend", "dual_chunk", "window"}
 
 
 FACTORS = [1.0, 1.5, 2.0, 3.0]
