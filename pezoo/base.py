@@ -144,7 +144,8 @@ class ScoreMod(NamedTuple):
     h is the head, i the query's position and j the key's, int64. The function gets scalars in
     FlexAttention and tensors that broadcast in `dense`: use elementwise operations and indexing by
     tensors alone, as in slope[h], and index a tensor that needs a gradient once, which is what
-    torch supports. `ctx.distance(i, j)` is i - j.
+    torch supports. `ctx.distance(i, j)` is i - j. With `axes`, i and j are tuples of as many
+    coordinates, those of the tokens on each axis of ctx.coords.
 
     >>> ctx = Context(torch.arange(3)[None], n_new=1)
     >>> ScoreMod(lambda h, i, j: j - (h + 1) * i).dense(2, ctx)
@@ -153,11 +154,17 @@ class ScoreMod(NamedTuple):
              [[-4, -3, -2]]]])
     """
 
-    value: Callable[[Tensor, Tensor, Tensor], Tensor]
+    value: Callable[[Tensor, Any, Any], Tensor]
+    axes: int = 0
 
     def dense(self, heads: int, ctx: Context) -> Tensor:
         """Return the bias, which broadcasts to (B, H, T, S)."""
         h = torch.arange(heads, device=ctx.pos.device)[:, None, None]
+        if self.axes:
+            places = ctx.places(self.axes)[:, None].unbind(-1)  # (B|1, 1, S) of each axis
+            first = ctx.pos.shape[1] - ctx.new
+            i = tuple(place[:, :, first:, None] for place in places)
+            return self.value(h, i, tuple(place[:, :, None] for place in places))
         return self.value(h, ctx.query_pos[:, None, :, None], ctx.pos[:, None, None])
 
 
@@ -232,6 +239,7 @@ class Encoding(Extras, Remade):
     reads_length: bool = False  # True: only by their number, which a Plan's length settles
     relative: bool = False  # True: shifting every position changes nothing
     reads_distance: bool = False  # True: reads ctx.distance(), never ctx.pos
+    axes: int = 1  # of ctx.coords that it reads; 1: it reads ctx.pos alone
     order_blind: bool = False  # True: the order of the earlier tokens changes nothing
     stochastic: bool = False  # True: draws at evaluation too
     causal_only: bool = False  # True: meaningless without a causal mask
@@ -290,7 +298,7 @@ class Encoding(Extras, Remade):
         ctx.memo.check_owed()
         if ctx.x is not None:
             self._check_x(ctx.x, ctx)
-        for name, x in (("ids", ctx.ids), ("slots", ctx.slots)):
+        for name, x in (("ids", ctx.ids), ("slots", ctx.slots), ("coords", ctx.coords)):
             if x is not None and x.shape[1] != ctx.pos.shape[1]:
                 raise ValueError(
                     f"{name} must be (B, {ctx.pos.shape[1]}), one for each position, those of "

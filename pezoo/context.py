@@ -84,6 +84,26 @@ UNKNOWN_LAYER: Any = _UnknownLayer()
 PRF = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
 
+def continued(coords: Tensor, pos: Tensor, new: Tensor) -> Tensor:
+    """Return coords (B|1, T, A) of new positions (B|1, T), after tokens at coords and pos.
+
+    The first token after an image lies one beyond its largest coordinate, on every axis, and the
+    next ones follow (Qwen2-VL's M-RoPE, Wang et al. 2024, Section 2.1).
+    """
+    last = coords.amax(-1).where(pos >= 0, -1).amax(1, keepdim=True)
+    start = last - pos.amax(1, keepdim=True)
+    return (new + start)[..., None].expand(-1, -1, coords.shape[-1])
+
+
+def _check_coords(x: object) -> None:
+    """Raise ValueError if x is neither None nor a tensor (B, S, A) of coordinates."""
+    kinds = (torch.int64, torch.int32, torch.float32)
+    if x is None or (isinstance(x, Tensor) and x.dim() == 3 and x.shape[2] and x.dtype in kinds):
+        return
+    given = f"{tuple(x.shape)} of {x.dtype}" if isinstance(x, Tensor) else x
+    raise ValueError(f"coords must be (B, S, A), of int64, int32 or float32; got {given}")
+
+
 def _check_whole(name: str, x: object) -> None:
     """Raise ValueError if x is neither None nor a tensor (B, S) of whole numbers."""
     if x is None:
@@ -104,6 +124,9 @@ class Context:
         n_new     T; None means that all S tokens are new.
         slots     (B|1, S) int64: ids or positions that the task supplies, from 0, such as those of
                   position coupling (or None). Documents are separated by pos, never by slots.
+        coords    (B|1, S, A) where a token lies on A axes, such as row and column, int64, int32 or
+                  float32 (or None: at pos, on every axis). pos stays the order of the tokens, which
+                  encodings of a line read.
     The layer
         layer     its index, from 0; after `prepare`, unknown until `at`.
         x         (B, T, D) its input; in `prepare` the token embeddings. In a pre-norm model this
@@ -121,8 +144,8 @@ class Context:
     The hooks get a `Pass`, which `Encoding.prepare` returns: a Context with what wrappers set.
 
     Errors: ValueError for positions that are not two-dimensional or not int64 or int32, for
-    ids and slots that hold no whole numbers, for more new tokens than positions, and for an x, a
-    scale or a memo of another type.
+    ids, slots and coords of another shape or kind, for more new tokens than positions, and for an
+    x, a scale or a memo of another type.
     """
 
     pos: Tensor
@@ -135,6 +158,7 @@ class Context:
     w_key: Tensor | None = None
     task_prf: PRF | None = None
     slots: Tensor | None = None
+    coords: Tensor | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.pos, Tensor):
@@ -152,6 +176,7 @@ class Context:
             )
         for name, own in (("ids", self.ids), ("slots", self.slots)):
             _check_whole(name, own)
+        _check_coords(self.coords)
         if self.x is not None and not isinstance(self.x, Tensor):
             raise ValueError(f"x must be a tensor (B, T, D), got {type(self.x).__name__}")
         n = self.scale
@@ -276,13 +301,36 @@ class Context:
             "before, and pass its result on, prepare(Pass.of(ctx, drawn=drawn))"
         )
 
-    def distance(self, i: Tensor | None = None, j: Tensor | None = None) -> Tensor:
-        """Return i - j for query position i and key position j, int64.
+    def places(self, axes: int | None = None) -> Tensor:
+        """Return where each token lies, (B|1, S, A), on all axes of coords or on A = `axes`.
+
+        Without coords it is pos on every axis, as for text in M-RoPE. Coords of one axis are
+        repeated too. Errors: ValueError for coords of another number of axes.
+        """
+        found = self.pos[..., None] if self.coords is None else self.coords
+        axes = axes or found.shape[-1]
+        if found.shape[-1] not in (1, axes):
+            raise ValueError(
+                f"expected coords of {axes} axes, (B, S, {axes}), or of one; got "
+                f"{tuple(found.shape)}"
+            )
+        return found.expand(-1, -1, axes)
+
+    def offset(self, axes: int | None = None) -> Tensor:
+        """Return i - j on each of `axes` axes, (B|1, T, S, A), in the dtype of `places`."""
+        found = self.places(axes)
+        return found[:, found.shape[1] - self.new :, None] - found[:, None]
+
+    def distance(
+        self, i: Tensor | None = None, j: Tensor | None = None, axis: int | None = None
+    ) -> Tensor:
+        """Return i - j for query position i and key position j, int64, or along an axis of coords.
 
         Without i and j, (B|1, T, S): all pairs.
         """
-        i = self.query_pos[:, :, None] if i is None else i
-        return i - (self.pos[:, None, :] if j is None else j)
+        pos = self.pos if axis is None else self.places()[..., axis]
+        i = pos[:, pos.shape[1] - self.new :, None] if i is None else i
+        return i - (pos[:, None, :] if j is None else j)
 
     def check_prepared(self) -> None:
         """Raise ValueError for a context that `prepare` did not return."""
@@ -337,9 +385,11 @@ class Pass(Context):
     def _true_pos(self) -> Tensor:
         return self.pos if self.true_pos is None else self.true_pos
 
-    def distance(self, i: Tensor | None = None, j: Tensor | None = None) -> Tensor:
-        d = super().distance(i, j)
-        if self.distances is None:
+    def distance(
+        self, i: Tensor | None = None, j: Tensor | None = None, axis: int | None = None
+    ) -> Tensor:
+        d = super().distance(i, j, axis)
+        if self.distances is None or axis is not None:
             return d
         # Padding may lie outside the table; attention masks what it reads.
         index = d.abs().clamp(max=self.distances.shape[0] - 1)

@@ -27,6 +27,7 @@ from pezoo.registry import make
 CLAIMS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("prefix_stable", "relative", "reads_distance", "order_blind"), all),
     **dict.fromkeys(("stochastic", "causal_only", "needs_scale", "needs_slots"), any),
+    "axes": max,
     "reads_length": any,
     "oracle": any,
     "control": any,
@@ -95,7 +96,14 @@ class Wrapper(Encoding):
         return self.inner._draw(ctx) if plain else super()._draw(ctx)
 
     def prepare(self, ctx: Context) -> Pass:
-        return self.inner.prepare(self.inner_ctx(super().prepare(ctx)))
+        outer = super().prepare(ctx)
+        ctx = self.inner_ctx(outer)
+        if self.inner.axes > 1 and ctx.coords is not None and ctx.pos is not outer.pos:
+            raise ValueError(
+                f"{self.name} changes positions, and {type(self.inner).__name__} reads coords in "
+                "their place: leave out one of the two"
+            )
+        return self.inner.prepare(ctx)
 
     def inner_ctx(self, ctx: Pass) -> Pass:
         """Return the context that the inner encoding prepares."""

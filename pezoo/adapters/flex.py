@@ -53,18 +53,26 @@ def score_mod(
 ) -> Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]:
     """Return the function (score, b, h, i, j) -> score + bias of query i and key j.
 
-    A tensor (B|1, H|1, T|1, S|1) is indexed; a ScoreMod gets the positions of i and j.
+    A tensor (B|1, H|1, T|1, S|1) is indexed; a ScoreMod gets the positions of i and j, or their
+    coordinates, which are looked up by token.
     """
     query_pos, pos = ctx.query_pos, ctx.pos
 
     if isinstance(bias, ScoreMod):
-        value, several = bias.value, len(pos) > 1
+        value, axes = bias.value, bias.axes
+        places = ctx.places(axes) if axes else pos
+        several, first = len(places) > 1, pos.shape[1] - ctx.new
+
+        def of_places(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            row = b * several
+            at, to = (tuple(places[row, n, axis] for axis in range(axes)) for n in (i + first, j))
+            return score + value(h, at, to)
 
         def of_positions(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
             row = b * several
             return score + value(h, query_pos[row, i], pos[row, j])
 
-        return of_positions
+        return of_places if axes else of_positions
     rows, heads, queries, keys = (n > 1 for n in bias.shape)
 
     def of_indices(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:

@@ -8,8 +8,9 @@ from torch import Tensor
 
 from pezoo.adapters import attend, check_sizes
 from pezoo.base import PRF, Encoding, Memo, Pass
+from pezoo.context import continued
 
-_TOKENS = {"pos", "ids", "slots"}
+_TOKENS = {"pos", "ids", "slots", "coords"}
 
 
 @dataclass
@@ -26,6 +27,7 @@ class Cache:
     pos: Tensor | None = None  # (B|1, S)
     ids: Tensor | None = None  # (B, S)
     slots: Tensor | None = None  # (B|1, S)
+    coords: Tensor | None = None  # (B|1, S, A)
     layers: list[tuple[Tensor, Tensor] | None] = field(default_factory=list)
     memo: Memo = field(default_factory=Memo)
 
@@ -40,10 +42,11 @@ def check_length(length: object) -> None:
 
 
 class Told(TypedDict, total=False):
-    """Fields of a `Context` that few encodings read; ids and slots of the new tokens."""
+    """Fields of a `Context` that few encodings read; ids, slots, coords of the new tokens."""
 
     ids: Tensor
     slots: Tensor
+    coords: Tensor
     scale: Tensor
     w_key: Tensor
     task_prf: PRF
@@ -66,7 +69,8 @@ def attention(
     are their positions, by default those after the row's last cached token; -1 is padding, and a
     position that does not rise begins a document. x (B, T, D) are their token embeddings, for
     encodings that read or change them. With a cache, queries attend to the tokens in it too, and
-    the new tokens are added to it. With causal=False, as in an encoder, they attend to later tokens
+    the new tokens are added to it. New tokens without coords continue those in it. With
+    causal=False, as in an encoder, they attend to later tokens
     too. `told` are other fields of `Context`.
 
     >>> import pezoo
@@ -92,6 +96,8 @@ def attention(
     if pos is None:
         pos = torch.arange(k.shape[2], device=q.device)[None] + _next(old.pos)
     fields: dict[str, Any] = {"pos": pos, **told}
+    if old.pos is not None and old.coords is not None and "coords" not in told:
+        fields["coords"] = continued(old.coords, old.pos, pos)
     for key in _TOKENS & {*told}:
         if fields[key].shape[1] != k.shape[2]:
             raise ValueError(
@@ -161,8 +167,8 @@ def _embedded(
 
 
 def _joined(before: Tensor | None, new: Tensor) -> Tensor:
-    """Append new positions, ids or slots (B|1, T) to those of the cached tokens."""
+    """Append new positions, ids, slots or coords (B|1, T, ...) to those of the cached tokens."""
     if before is None:
         return new
     rows = max(len(before), len(new))
-    return torch.cat([before.expand(rows, -1), new.expand(rows, -1)], 1)
+    return torch.cat([x.expand(rows, *x.shape[1:]) for x in (before, new)], 1)

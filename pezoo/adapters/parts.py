@@ -40,7 +40,7 @@ def part(ctx: Pass, start: int, stop: int) -> Pass:
     end = ctx.pos.shape[1] - ctx.new + stop
     columns = {
         name: x[:, :end]
-        for name in ("pos", "ids", "slots", "true_pos")
+        for name in ("pos", "ids", "slots", "coords", "true_pos")
         if (x := getattr(ctx, name)) is not None
     }
     x = None if ctx.x is None else ctx.x[:, start:stop]

@@ -365,6 +365,29 @@ def _check_told(encoding: Encoding, field: str, value: Tensor) -> None:
     )
 
 
+def check_axes(factory: Factory) -> None:
+    """Check axes: equal coordinates are positions, and relative is meant along every axis."""
+    encoding, ids, near = build(factory), tokens(), torch.arange(10)
+    plain, axes = run(encoding, ids), encoding.axes
+    for same in {1, axes}:
+        message = f"coords that equal pos on {same} axes change the output: read ctx.places(axes)"
+        close(plain, run(encoding, ids, coords=near[None, :, None].expand(1, 10, same)), 0, message)
+    grid = torch.stack([0 * near] * (axes - 2) + [near // 5, near % 5], -1)[None]
+    if axes == 1:
+        message = "ctx.coords changes the output: set axes to how many it reads"
+        close(plain, run(encoding, ids, coords=grid), 0, message)
+        return
+    there = run(encoding, ids, coords=grid)
+    gap = float((plain - there).abs().max())
+    require(gap > 1e-6, f"axes is {axes}, but coords do not change the output: read ctx.places()")
+    for axis, shift in product(range(axes), (1, 7, 123, 1000) if encoding.relative else ()):
+        moved = grid + shift * (torch.arange(axes) == axis)
+        allowed = min(1e-2, 1e-5 + 1e-6 * shift)
+        message = f"relative is True, but shifting axis {axis} by {shift} changes the output"
+        close(there, run(encoding, ids, coords=moved), allowed, message)
+    decodes(encoding, ids, ([4, 1, 5],), " with coords", coords=grid)
+
+
 def check_modes(factory: Factory) -> None:
     """Check that each mode (ctx.mode) runs, is finite, and decodes as it computes."""
     encoding, ids, scale = build(factory), tokens(), torch.tensor([5])

@@ -157,7 +157,9 @@ class Decoding:
         """Run the probe on the next tokens -> (B, new, D)."""
         start, self.end = self.end, self.end + new
         ids, pos = self.ids[:, : self.end], self.whole.pos[:, : self.end]
-        ctx = replace(self.whole, pos=pos, ids=ids, slots=slots(ids, pos), n_new=new)
+        coords = None if self.whole.coords is None else self.whole.coords[:, : self.end]
+        ctx = replace(self.whole, pos=pos, ids=ids, coords=coords, n_new=new)
+        ctx = replace(ctx, slots=slots(ids, pos))
         drawn = self.encoding.draw(ctx, generator=self.generator, length=self.length)
         ctx = replace(ctx, drawn=drawn)
         with torch.no_grad():

@@ -954,6 +954,27 @@ biases(
     **RELATIVE,
     heads_with_positions=1,
 )
+embeds("axes", "set axes to how many", lambda x, ctx: x + ctx.places()[:, -ctx.new :, :1])
+broken("axes", "but coords do not change the output", axes=2)
+embeds(
+    "axes",
+    "coords that equal pos on 2 axes",
+    lambda x, ctx: x + ctx.query_pos[..., None] + ctx.places()[:, -ctx.new :].sum(-1, True),
+    axes=2,
+)
+biases(
+    "axes",
+    "shifting axis 1 by 1 ",
+    lambda ctx: ctx.offset(2)[..., 0] * ctx.places(2)[:, None, :, 1],
+    axes=2,
+    relative=True,
+)
+biases(
+    "axes",
+    "in chunks .* with coords",
+    lambda ctx: ctx.offset(2)[..., 1] * ctx.places(2)[..., 1].amax(),
+    axes=2,
+)
 biases("future", r"abs\(\), or set causal_only", lambda ctx: -ctx.distance(), **RELATIVE)
 broken(
     "future",

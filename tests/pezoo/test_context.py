@@ -8,8 +8,20 @@ from pezoo.encodings.nope import NoPE
 from pezoo.testing import SHAPE
 
 
-def test_a_contributor_reads_ten_fields():
-    own = ["pos", "ids", "n_new", "slots", "layer", "x", "w_key", "scale", "task_prf", "memo"]
+def test_a_contributor_reads_eleven_fields():
+    own = [
+        "pos",
+        "ids",
+        "n_new",
+        "slots",
+        "layer",
+        "x",
+        "w_key",
+        "scale",
+        "task_prf",
+        "memo",
+        "coords",
+    ]
     assert sorted(field.name for field in fields(Context)) == sorted(own)
 
 
