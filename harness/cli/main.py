@@ -19,6 +19,10 @@ COMMANDS = {
     "explain": ("harness.cli.explain", "Print what theory predicts for encodings on a task."),
     "show": ("harness.cli.show", "Print a finished run and draw what it has learned."),
     "try": ("harness.cli.try_run", "Answer a prompt with a trained run."),
+    "extend": (
+        "harness.cli.extend",
+        "Read longer texts with a model of your own, in several ways.",
+    ),
     "perf": ("harness.cli.perf", "Time encodings, side by side."),
     "check": ("harness.cli.check", "Run the conformance checks on an encoding or a task."),
 }

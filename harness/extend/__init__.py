@@ -1,0 +1,1 @@
+"""Ways to read longer texts with a model that was trained with RoPE."""
