@@ -15,7 +15,8 @@ PACKAGES = ("pezoo", "experiment", "leaderboard", "harness")
 ROOMS = (
     *("pezoo", "experiment", "leaderboard", "harness.turing", "harness.theory", "harness.tasks"),
     *("harness.settings", "harness.data", "harness.model", "harness.training", "harness.runs"),
-    *("harness.perf", "harness.engine", "harness.show", "harness.extend", "harness.cli", "harness.__main__"),
+    *("harness.perf", "harness.engine", "harness.show", "harness.extend"),
+    *("harness.cli", "harness.__main__"),
 )
 
 

@@ -122,7 +122,7 @@ def _transformers() -> Any:
         import transformers
     except ImportError as error:
         raise ValueError(
-            "a model of transformers needs a package: pip install 'pezoo[transformers]'"
+            "a model of transformers needs a package: pip install 'pezoo[extend]'"
         ) from error
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()

@@ -81,7 +81,7 @@ def _add_lora(subject: Subject) -> None:
     try:
         from peft import LoraConfig, inject_adapter_in_model
     except ImportError as error:
-        raise ValueError("--lora needs a package: pip install 'pezoo[transformers]'") from error
+        raise ValueError("--lora needs a package: pip install 'pezoo[extend]'") from error
     if not isinstance(subject, OfTransformers):
         raise ValueError("--lora is for models of transformers: leave it out for a run of pezoo")
     torch.manual_seed(0)

@@ -20,7 +20,7 @@ def default(subject: Subject, length: int) -> str:
     plain = (subject.rotation or {}).get("rope_type", "default") == "default"
     ways = [f"rope(rope_parameters={one})" for one in scaled] if plain else []
     ways += ["rerope", f"self_extend(group={2 * factor})", "dual_chunk"]
-    return ",".join([*ways, "window(size=0,sinks=4):rope"])
+    return ",".join([*ways, "window(sinks=4):rope"])
 
 
 def ways(text: str) -> list[str]:

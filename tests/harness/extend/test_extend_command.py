@@ -50,7 +50,7 @@ def test_the_default_ways_and_tuning(extend, llama):
     code, out, err = extend(llama, "--tune", 2, "--format", "markdown")
     assert code == 0, err
     assert out.count("| rope(rope_parameters=yarn(factor=auto))") == 2
-    assert "window(size=0,sinks=4):rope, tuned" in out
+    assert "window(sinks=4):rope, tuned" in out
     assert "with 2 steps" in out
 
 
