@@ -16,7 +16,7 @@ from leaderboard.stats.rows import PASS, SEEDS, Row, enough, merit
 from leaderboard.stats.tables import Table
 
 GENERAL, CHOSEN, TOLD = "general", "options chosen on this task †", "given a hint"
-ROWS = 6  # of the table of a task
+ROWS = 12  # of the table of a task
 
 
 @dataclass(frozen=True)
@@ -114,21 +114,6 @@ class TaskFront:
         rows = [entry.row for _, entries in self.shown for entry in entries]
         return usual([row for row in rows if any(cell.main for cell in row.cells)], self.table.rows)
 
-    @property
-    def solver(self) -> Entry | None:
-        """The encoding that solves the task at the far length without hints."""
-        return _cheapest(self.of(GENERAL, CHOSEN))
-
-    @property
-    def general(self) -> Entry | None:
-        """The encoding that solves it without hints or chosen options."""
-        return _cheapest(self.of(GENERAL))
-
-    @property
-    def helped(self) -> list[str]:
-        """The encodings that solve it with hints or as oracles, if no other does."""
-        return [] if self.solver else [e.row.label for e in self.of(TOLD, ORACLE) if e.solves]
-
 
 class Front:
     """The first screen of one protocol: a tab."""
@@ -159,27 +144,6 @@ class Front:
             f"seed{'s' * (seeds != '1')} each. A seed passes {passes}."
         )
 
-    @property
-    def tested(self) -> str:
-        """The number of tasks that are tested at the far length, or solved at a shorter one."""
-        there = sum(one.heads[1] == self.far or one.solver is not None for one in self.tasks)
-        return f"{there} tasks" + f" tested at {self.far}" * (there < len(self.tasks))
-
-    @property
-    def farthest(self) -> Entry | None:
-        """The entry with the longest reach of those without chosen options or hints."""
-        every = [
-            entry for one in self.tasks for entry in one.of(GENERAL) if (entry.row.reach or 0) > 1
-        ]
-        return max(every, key=lambda entry: (entry.row.reach or 0, entry.merit), default=None)
-
-    @property
-    def count(self) -> int:
-        """Number of encodings that are neither chosen on any of these tasks nor told anything."""
-        every = {entry.row.label for one in self.tasks for entry in one.entries}
-        other = {e.row.label for one in self.tasks for e in one.entries if e.group != GENERAL}
-        return len(every - other)
-
 
 def _passing(train: int, encoders: bool, text: bool) -> str:
     """Say when a seed passes a length."""
@@ -195,12 +159,6 @@ def fronts(
     for tables in parts:
         if any(row.competes for table in tables for row in table.rows):
             yield Front([t for t in tables if any(r.competes for r in t.rows)], names, catalog)
-
-
-def _cheapest(entries: Sequence[Entry]) -> Entry | None:
-    """Return the cheapest of those that solve a task on most seeds; None if none solves it."""
-    known = [one for one in entries if one.solves]
-    return max(known, key=lambda one: (one.far[0], -(one.cost or inf)), default=None)
 
 
 def _group(row: Row, marked: bool) -> str:

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import median
 
 from tabulate import tabulate
 
@@ -12,7 +11,7 @@ from leaderboard.render.curves import curves
 from leaderboard.render.findings import chosen
 from leaderboard.render.styles import SETTINGS, distinct
 from leaderboard.render.text import reach_text, receives_text, span_text
-from leaderboard.stats.costs import training_costs
+from leaderboard.stats.costs import measured
 from leaderboard.stats.overview import bare_lines, main_tables, overview
 from leaderboard.stats.rows import PASS, SEEDS, SOLVED, Line, Row, merit
 from leaderboard.stats.tables import Table
@@ -27,7 +26,7 @@ INTRO = (
     f"there on {SEEDS} seeds or more: {100 * SOLVED:.0f} % of the seeds reach {100 * PASS:.0f} % "
     "exact match, at every shorter length too. Reach: the longest such multiple. "
     f"Sorted by {NEAR}x, {FAR}x, learned, then the mean score. Cost: time of a training step over "
-    "{reference}'s."
+    "{reference}'s, at {lengths} tokens."
 )
 CAVEAT = (
     "†: options were chosen on some of these tasks, which favours the row. Models and tasks are "
@@ -81,9 +80,9 @@ def _block(tables: Sequence[Table], catalog: Catalog) -> str:
     rest = [line for line in plain[room:] if line is not reference]
     own = plain[:room] + [reference] * (reference not in plain[:room])
     marks = chosen(tables, catalog)
-    ratios = defaultdict[str, list[float]](list)
-    for label, ratio in (one for t in tables for one in training_costs(t, reference.label).items()):
-        ratios[label].append(ratio)
+    costs: dict[int, dict[str, float]] = defaultdict(dict)
+    for one in measured():
+        costs[one.length].setdefault(one.encoding, one.train)
 
     def named(line: Line) -> tuple[str, list[Line]]:
         mark = " †" * (line.label in marks)
@@ -93,19 +92,20 @@ def _block(tables: Sequence[Table], catalog: Catalog) -> str:
     task = SETTINGS["picture"]["task"]
     multiples = 1, NEAR, FAR
     solved = "learned", *(f"at {multiple}x" for multiple in multiples[1:])
-    heads = "encoding", *solved, f"{task}, reach", "cost"
+    heads = "encoding", *solved, f"{task}, reach", *["cost"] * bool(costs)
     cells = [
         [
             name,
             *(_span(_solved(line, multiple) for line in some) for multiple in multiples),
             _reaches([row for line in some for row in line.own if row.task == task]),
-            _costs(some, ratios),
+            *[", ".join(_costs(some, own) for own in costs.values())] * bool(costs),
         ]
         for name, some in (*map(named, own), others, *map(named, hinted))
         if some
     ]
     table = tabulate(cells, heads, tablefmt="pipe", disable_numparse=True)
-    return f"{INTRO.format(reference=markdown_text(reference.label))}\n\n{table}\n\n{CAVEAT}"
+    words = {"reference": markdown_text(reference.label), "lengths": " and ".join(map(str, costs))}
+    return f"{INTRO.format(**words)}\n\n{table}\n\n{CAVEAT}"
 
 
 def _merit(line: Line) -> tuple[float, ...]:
@@ -138,9 +138,8 @@ def _span(shares: Iterable[tuple[int, int]]) -> str:
     return "/".join(span_text(counts, "-") for counts in zip(*own, strict=True)) or "-"
 
 
-def _costs(lines: Sequence[Line], ratios: Mapping[str, Sequence[float]]) -> str:
-    """Return the median over tasks of the cost ratios, as `5.7x`; for several encodings the
-    range."""
-    found = [round(median(own), 1) for line in lines if (own := ratios[line.label])]
+def _costs(lines: Sequence[Line], costs: Mapping[str, float]) -> str:
+    """Return a cost, as `5.7x`; for several encodings the range."""
+    found = [round(costs[line.label], 1) for line in lines if line.label in costs]
     ends = dict.fromkeys(f"{end(found):.1f}x" for end in (min, max)) if found else ["-"]
     return " to ".join(ends)

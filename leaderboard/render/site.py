@@ -35,7 +35,7 @@ from leaderboard.render.overviews import overview_of
 from leaderboard.render.runs import runs_as_csv
 from leaderboard.render.styles import SETTINGS, Style, shown, styles
 from leaderboard.render.templating import render
-from leaderboard.render.which import BUDGETS, answers
+from leaderboard.render.which import BUDGETS, advice, answers
 from leaderboard.stats.overview import main_tables, ordered, protocols, with_column
 from leaderboard.stats.tables import Table
 from pezoo import __version__
@@ -198,6 +198,7 @@ def _start(
     every = with_column(leads)
     others = every[len(main) :]
     tracks = [one for one in others if one.of_encoders or one.base in SETTINGS["tabs"]]
+    own = list(answers(every, catalog))
     parts = [main] if main else []
     parts += [list(some) for _, some in groupby(tracks, key=lambda table: table.base)]
     first = {
@@ -205,13 +206,13 @@ def _start(
         "overviews": [overview_of(some, names, catalog) for some in parts],
         "fronts": list(fronts(parts, names, catalog)),
         "reference": SETTINGS["reference"],
+        "advice": advice(own),
     }
     if first["fronts"]:
         one, look = first["fronts"][0].tasks[0], _look(tables)
         first["picture"] = curves(one.table.title, one.curves, look, names=names, inline=True)
     yield "index.html", render("index.html", **first, **common)
     more = {"findings": findings(main), "budgets": BUDGETS, "reference": SETTINGS["reference"]}
-    own = list(answers(every, catalog))
     rows = choices(leads, catalog) if own else []
     more |= {"choices": rows, "legend": LEGEND}
     yield "which.html", render("which.html", answers=own, **more, **common)

@@ -1,94 +1,209 @@
-"""Answers of the page "Which one?": one sentence for a kind of task and a budget."""
+"""Advice of the page "Which one?": what solves the tasks of a kind, over the records of every
+protocol."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import inf
-from statistics import fmean
+from urllib.parse import urlencode
 
 from leaderboard.catalog import Catalog
 from leaderboard.render.front import CHOSEN, GENERAL, Entry, TaskFront
 from leaderboard.render.styles import SETTINGS
-from leaderboard.stats.costs import by_encoding
-from leaderboard.stats.ranks import BETTER, matrix
+from leaderboard.stats.ranks import ALIKE, matrix
+from leaderboard.stats.rows import SEEDS
 from leaderboard.stats.tables import Table
 from pezoo.spec import bare
 
-CHEAP = 1.25  # times the cost of the reference
-ENOUGH = 5  # seeds: fewer lose to as many
+CHEAP = 1.25  # times the cost of the reference, and costs so close are equal
+ENOUGH = 5  # seeds: more do not count for more
+CLOSE = 0.05  # bits at the far length
 BUDGETS = {"any": "any", "low": "at most 1.25 times rope's training"}
+DECODER, ENCODER, EXTENDED = "decoder", "encoder", "extended"
+EVERY = "every kind"
+QUESTIONS = {  # of the first screen
+    "have a model trained with RoPE and longer texts": (EXTENDED, "text", "any"),
+    "train on text, and read longer ones": (DECODER, "text", "any"),
+    "look things up in the prompt": (DECODER, "retrieval", "any"),
+    "train on algorithms, for example copying": (DECODER, "copying", "any"),
+    "do not want to pay more than for rope": (DECODER, EVERY, "low"),
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One task: the encodings that solve it, by seeds, then by cost; or the best, where none does.
+
+    Of bits, those that have the fewest or are not told from these by a paired test solve it.
+
+    `alike` are the others that a paired test does not tell from the best, cheapest first; None
+    where the best was compared with no other. `tested` counts encodings, `learned` those that have
+    learned the task; `typed` is one with typed options and a better mean.
+    """
+
+    one: TaskFront
+    solvers: tuple[Entry, ...]
+    best: Entry | None
+    alike: tuple[Entry, ...] | None
+    tested: int
+    learned: int
+    typed: Entry | None
+
+    @property
+    def merit(self) -> tuple[float, ...]:
+        """Sort key, best last: protocols that show more come later."""
+        seeds = min(ENOUGH, self.solvers[0].far[0]) if self.solvers else 0
+        return seeds, (self.best and self.best.row.reach) or 0, self.learned, self.tested
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The encoding for a kind of task: what it does on each task of one protocol, best first.
+    """What to use on a kind of task. `use` solve most of the tasks that half of the encodings ran,
+    on most seeds, cheapest first; `dearer` as many, at more than CHEAP times the cost."""
 
-    `own` is () where no encoding has such a cost.
-    """
-
+    model: str
     family: str
     budget: str
-    own: tuple[tuple[TaskFront, Entry], ...]
+    verdicts: tuple[Verdict, ...]
+    use: tuple[Entry, ...]
+    dearer: tuple[Entry, ...]
 
     @property
-    def entry(self) -> Entry:
-        return self.own[0][1]
+    def solved(self) -> list[tuple[Verdict, Entry]]:
+        """The tasks that the first of `use` solves."""
+        return [
+            (verdict, entry)
+            for verdict in self.verdicts
+            for entry in verdict.solvers
+            if entry.row.label == self.use[0].row.label
+        ]
 
     @property
-    def cost(self) -> float | None:
-        return _cost(self.entry)
+    def unsolved(self) -> list[Verdict]:
+        mine = [verdict for verdict, _ in self.solved] if self.use else []
+        return [verdict for verdict in self.verdicts if verdict not in mine]
+
+
+def answers(tables: Sequence[Table], catalog: Catalog) -> Iterator[Answer]:
+    """Yield the answers, by kind of model and task; those that solve most first."""
+    kinds: dict[tuple[str, str], list[TaskFront]] = defaultdict(list)
+    for table in tables:
+        task = catalog.tasks.get(bare(table.first.task))
+        model = ENCODER if table.of_encoders else DECODER
+        model = EXTENDED if table.first.config.start else model
+        one = TaskFront(table, catalog)
+        kinds[model, (task and task.family) or "other"].append(one)
+        if model == DECODER:
+            kinds[model, EVERY].append(one)
+    every = [
+        _answer(model, family, budget, tasks)
+        for (model, family), tasks in sorted(kinds.items())
+        for budget in (BUDGETS if model != EXTENDED else ("any",))
+    ]
+    yield from sorted(every, key=lambda own: (own.model, -len(own.solved) if own.use else 0))
+
+
+@dataclass(frozen=True)
+class Advice:
+    """One line of the first screen: who asks, and the answer; None without records."""
+
+    question: str
+    answer: Answer | None
 
     @property
-    def solved(self) -> list[tuple[TaskFront, Entry]]:
-        return [(one, entry) for one, entry in self.own if entry.solves and entry.bits is None]
-
-    @property
-    def unsolved(self) -> list[TaskFront]:
-        """The tasks of the kind that it does not solve."""
-        return [one for one, entry in self.own if not entry.solves]
-
-    @property
-    def rivals(self) -> int:
-        """The number of encodings with as many seeds and such a cost on the first task."""
-        entries = self.own[0][0].of(GENERAL, CHOSEN)
-        return sum(_seeds(one) >= _seeds(self.entry) and _fits(one, self.budget) for one in entries)
-
-    @property
-    def beaten(self) -> list[str]:
-        """The encodings that paired tests find worse on the first task."""
-        found = matrix([row for row in self.own[0][0].table.rows if row.competes])
-        words = next((own for row, own in found if row.label == self.entry.row.label), [])
-        return [row.label for (row, _), word in zip(found, words, strict=False) if word == BETTER]
-
-    @property
-    def marked(self) -> bool:
-        """True where the encoding's options were chosen on one of the tasks."""
-        return any(entry.group == CHOSEN for _, entry in self.own)
+    def address(self) -> str:
+        own = self.answer
+        where = {"model": own.model, "kind": own.family, "budget": own.budget} if own else {}
+        return f"which.html#{urlencode(where or {'model': EXTENDED})}"
 
 
-def _seeds(entry: Entry) -> int:
-    return min(len(entry.row.seeds), ENOUGH)
+def advice(found: Sequence[Answer]) -> list[Advice]:
+    """Return the lines of the first screen."""
+    by_kind = {(own.model, own.family, own.budget): own for own in found}
+    return [Advice(words, by_kind.get(kind)) for words, kind in QUESTIONS.items()]
 
 
-def _cost(entry: Entry) -> float | None:
-    """Return the cost of training in the entry's protocol, else the measured one."""
-    known = by_encoding().get(entry.row.label)
-    return entry.cost or (known and known.train)
+def _answer(model: str, family: str, budget: str, tasks: Sequence[TaskFront]) -> Answer:
+    found: dict[str, list[Verdict]] = defaultdict(list)
+    for one in tasks:
+        # Models that were extended by other protocols differ; else one protocol shows a task best.
+        key = f"{one.table.base} {one.task}" if model == EXTENDED else bare(one.task)
+        found[key].append(_verdict(one, budget))
+    verdicts = tuple(max(own, key=lambda verdict: verdict.merit) for own in found.values())
+    # Tasks that few encodings ran decide where no other is solved.
+    least = max(verdict.tested for verdict in verdicts) / 2
+    wide = [one for one in verdicts if one.tested >= least and one.solvers] or verdicts
+    by_label: dict[str, list[Entry]] = defaultdict(list)
+    for entry in (entry for verdict in wide for entry in verdict.solvers):
+        by_label[entry.row.label].append(entry)
+
+    def merit(own: Sequence[Entry]) -> tuple[int, int]:
+        passed = (min(ENOUGH, entry.far[0]) for entry in own if not entry.row.in_bits)
+        return len(own), sum(passed)
+
+    most = max(map(merit, by_label.values()), default=None)
+    leaders = sorted((own[0] for own in by_label.values() if merit(own) == most), key=_cheaper)
+    limit = CHEAP * (leaders[0].cost or inf) if leaders else inf
+    use = [entry for entry in leaders if (entry.cost or inf) <= limit]
+    dearer = [entry for entry in leaders if entry not in use]
+    return Answer(model, family, budget, verdicts, tuple(use), tuple(dearer))
+
+
+def _verdict(one: TaskFront, budget: str) -> Verdict:
+    """Judge the encodings of a table whose cost fits the budget."""
+    every = [entry for entry in one.of(GENERAL, CHOSEN) if _fits(entry, budget) and entry.row.seeds]
+    solvers = [entry for entry in every if entry.solves and not entry.row.in_bits]
+    solvers.sort(key=lambda entry: (-entry.far[0], _cheaper(entry)))
+    learned = [entry for entry in every if entry.row.unseen and not entry.row.unlearned]
+    sure = [entry for entry in learned if len(entry.row.seeds) >= SEEDS] or learned
+    best = next(iter(sure), None)
+    alike = _alike(one, best, sure) if best else None
+    if best and best.row.in_bits:  # of bits there are only fewer and more
+        solvers = [best, *(alike or ())]
+    typed = max(one.with_options, key=lambda entry: entry.merit, default=None)
+    better = typed and typed.row.learned and (not best or _mean(typed) > _mean(best))
+    return Verdict(
+        one, tuple(solvers), best, alike, len(every), len(learned), typed if better else None
+    )
+
+
+def _alike(one: TaskFront, best: Entry, others: Sequence[Entry]) -> tuple[Entry, ...] | None:
+    rows = [row for row in one.table.rows if row.competes]
+    found = matrix(rows)
+    words = next((own for row, own in found if row.label == best.row.label), [])
+    signs = {row.label: word for (row, _), word in zip(found, words, strict=False)}
+    if not any(sign in ("better", "worse", ALIKE) for sign in signs.values()):
+        return None
+    like = [entry for entry in others if signs.get(entry.row.label) == ALIKE]
+    if best.bits is not None:  # the test is of the mean over lengths
+        like = [entry for entry in like if (entry.bits or inf) <= best.bits + CLOSE]
+    return tuple(sorted(like, key=_cheaper))
+
+
+def _mean(entry: Entry) -> float:
+    """Return the mean beyond training, negative of bits."""
+    mean = entry.row.unseen.mean if entry.row.unseen else -inf
+    return -mean if entry.row.in_bits else mean
+
+
+def _cheaper(entry: Entry) -> tuple[float, str]:
+    return entry.cost or inf, entry.row.label
 
 
 def _fits(entry: Entry, budget: str) -> bool:
-    return budget == "any" or (_cost(entry) or CHEAP + 1) <= CHEAP
+    return budget == "any" or (entry.cost or inf) <= CHEAP
 
 
 def by_family(tables: Sequence[Table], catalog: Catalog) -> dict[str, list[TaskFront]]:
     """Return the tasks of each kind; a kind counts in the first protocol that has it.
 
-    Those with a tab on the first screen come first.
+    Those with a tab on the first screen come first; models that were extended are left out.
     """
     families: dict[str, list[TaskFront]] = {}
     tabs = [*SETTINGS["tabs"]]
-    first = sorted(tables, key=lambda table: table.base not in tabs)
+    trained = [table for table in tables if not table.first.config.start]
+    first = sorted(trained, key=lambda table: table.base not in tabs)
     for _, own in groupby(first, key=lambda table: table.base):
         found: dict[str, list[TaskFront]] = defaultdict(list)
         for table in own:
@@ -97,42 +212,3 @@ def by_family(tables: Sequence[Table], catalog: Catalog) -> dict[str, list[TaskF
         for family, tasks in found.items():
             families.setdefault(family, tasks)
     return families
-
-
-def answers(tables: Sequence[Table], catalog: Catalog) -> Iterator[Answer]:
-    """Yield the answers, by kind of task."""
-    every = [
-        Answer(family, budget, _best(tasks, budget))
-        for family, tasks in sorted(by_family(tables, catalog).items())
-        for budget in BUDGETS
-    ]
-    yield from sorted(every, key=lambda answer: -len(answer.solved))
-
-
-def _best(tasks: Sequence[TaskFront], budget: str) -> tuple[tuple[TaskFront, Entry], ...]:
-    """Return the tasks of the encoding that solves most of them; () if none has learned one.
-
-    Fewer than ENOUGH seeds lose to more. Among those that solve as many with as many seeds, the
-    cheapest; where none is solved, the best mean to a hundredth, then the cheapest.
-    """
-    by_label: dict[str, list[tuple[TaskFront, Entry]]] = defaultdict(list)
-    for one in tasks:
-        for entry in one.of(GENERAL, CHOSEN):
-            if _fits(entry, budget):
-                by_label[entry.row.label].append((one, entry))
-
-    def merit(own: list[tuple[TaskFront, Entry]]) -> tuple[float, ...]:
-        seeds = min(_seeds(entry) for _, entry in own)
-        cheap = -round(_cost(own[0][1]) or inf, 1)
-        if own[0][1].row.in_bits:
-            bits = [entry.bits for _, entry in own if entry.bits is not None]
-            mean = -fmean(bits or [inf])
-            return len(bits), seeds, round(mean, 2), cheap, mean
-        mean = sum(entry.row.unseen.mean for _, entry in own if entry.row.unseen)
-        solved = sum(entry.solves for _, entry in own)
-        rest = (cheap, mean) if solved else (round(mean, 2), cheap, mean)
-        return seeds, solved, *rest
-
-    learned = [own for own in by_label.values() if not all(one.row.unlearned for _, one in own)]
-    best = max(learned, key=merit, default=[])
-    return tuple(sorted(best, key=lambda pair: pair[1].merit, reverse=True))

@@ -74,8 +74,9 @@ def summarise(
 
 
 def _typed(record: Record) -> bool:
-    """Return whether options were typed with the name."""
-    return bare(record.encoding) != record.encoding
+    """Return whether options were typed with the name, unless these are ways to extend a model,
+    which compete with each other."""
+    return bare(record.encoding) != record.encoding and record.config.start is None
 
 
 def _groups(runs: Sequence[Record]) -> Iterator[tuple[list[Record], bool]]:

@@ -140,11 +140,6 @@ class Visit:
             self.page.wait_for_selector(".plot .tip", state="attached")
         return self.page
 
-    def unfold(self):
-        """Open the choices of the overview."""
-        self.page.wait_for_selector("#filters select, #filters input", state="attached")
-        self.page.locator(".choices > summary").click()
-
     def _failed(self, request) -> None:
         if request.failure != "net::ERR_ABORTED":  # left the page before its chart came
             self.errors.append(f"failed: {request.url}: {request.failure}")
@@ -235,7 +230,6 @@ def named(page):
 def test_the_first_screen_has_bare_encodings_best_first(visit, example):
     page = visit.open(example / "site" / "index.html")
     assert visit.names() == ["prism", "alibi", "rope", "learned", "t5"]
-    visit.unfold()
     page.get_by_label("show variants (1)").check()
     page.get_by_label("show evaluation modes").check()
     names = visit.names()
@@ -269,7 +263,6 @@ def test_sort_by_mouse_and_keyboard_and_follow_the_permalink(visit, example):
 
 def test_filters_are_in_the_history_and_go_along(visit, example):
     page = visit.open(example / "site" / "index.html")
-    visit.unfold()
     page.get_by_role("combobox", name="Protocol").select_option("prism2025")
     page.wait_for_url(lambda url: "protocol=prism2025" in url)
     visit.until(lambda: visit.names() == ["rope"])  # that protocol's tables load
@@ -278,8 +271,6 @@ def test_filters_are_in_the_history_and_go_along(visit, example):
     page.go_back()
     page.go_back()
     visit.until(lambda: visit.names()[:1] == ["prism"])  # what was seen before
-    if not page.get_by_label("show variants").is_visible():
-        visit.unfold()
     page.get_by_label("show variants").check()
     page.get_by_label("show evaluation modes").check()
     page.get_by_label("Search").fill("alib")
@@ -353,7 +344,6 @@ def test_other_seeds_stand_below_their_encoding_without_a_rank(visit, raw, save,
     page = visit.open(tmp_path / "site" / "index.html")
     assert visit.names() == ["alibi", "nope", "rope", "t5"]
     assert page.locator(".badge", has_text="few seeds").count() == 0  # all have few
-    visit.unfold()
     page.get_by_label("show evaluation modes and other seeds").check()
     assert visit.names() == ["alibi", "nope", "rope", "seeds 40-42", "t5"]
     row = page.locator(".grid tbody tr.sub").inner_text()
@@ -514,8 +504,8 @@ def test_which_to_use_leads_to_tasks_and_encodings(visit, example):
     assert page.locator("#answers section:visible h2").all_inner_texts() == ["Copying"]
     page.get_by_role("combobox", name="Kind of task").select_option("reordering")
     assert "reverse" in page.inner_text("#answers section:visible")
-    page.get_by_role("combobox", name="Model").select_option("pretrained")
-    assert "rope_parameters" in page.inner_text("#answers section:visible")
+    page.get_by_role("combobox", name="Model").select_option("extended")
+    assert "trained with RoPE" in page.inner_text("#answers section:visible")
     page.go_back()
     page.go_back()
     page.locator("#answers section:visible").get_by_role("link", name="copy", exact=True).click()
@@ -588,7 +578,7 @@ def test_what_receives_more_than_the_sequence_is_never_the_best(visit, raw, save
     assert visit.names() == names
     assert "best: rope" in page.inner_text("#tasks")
     page = visit.open(tmp_path / "site" / "which.html")
-    assert "the best is rope, with a reach of 1x on copy" in page.inner_text("#answers")
+    assert "the best is rope (1.0x) with a reach of 1x" in page.inner_text("#answers")
     assert "lbpe_sh" not in page.inner_text("#answers")
     assert "lbpe_sh (receives the length)" in page.inner_text("main")
     page = visit.open(tmp_path / "site" / "cost.html", "#cost=cpu_seconds")
@@ -881,12 +871,12 @@ def test_each_of_a_researchers_questions_has_an_answer(visit, example):
     # What works at 2x, what it costs, and what nobody solves: no click.
     page = visit.open(index)
     assert "which positional encoding still works?" in page.inner_text("h1")
-    claims = page.locator(".front:visible .claims").inner_text()
-    for words in ("Solved at 2x", "Without chosen options", "Not solved without hints"):
-        assert words in claims
+    lines = page.locator(".advice tbody tr").all_inner_texts()
+    assert len(lines) == 5
+    assert "no record yet" in lines[0]
     row = page.locator(".panel:visible tr[data-label=prism]")
     cost = next(one.train for one in measured() if one.encoding == "prism")
-    assert row.inner_text().split()[-2:] == ["0/5", f"{cost:.1f}x"]
+    assert row.inner_text().split()[-1] == f"{cost:.1f}x"
 
     # How sure is it, which seeds failed, with which answers, by which command? One click.
     number = page.locator("#map tbody tr", has_text="prism").first.locator("button.cell").first
@@ -915,17 +905,14 @@ def test_each_of_a_researchers_questions_has_an_answer(visit, example):
     page.locator("#table tbody tr").first.wait_for()
     assert {"rope", "alibi"} <= set(visit.names())
 
-    # What to use: for retrieval, for text, for a pretrained model. Two choices each.
-    to_use = page.get_by_label("Pages").get_by_role("link", name="Which one?")
+    # What to use with a pretrained model: one click, and from there for other kinds of tasks.
+    page.get_by_label("Pages").get_by_role("link", name="Overview").click()
+    page.get_by_role("link", name="have a model trained with RoPE").click()
     answer = page.locator("#answers section:visible")
-    for pick, value, words in (
-        ("Kind of task", "retrieval", "No retrieval task has records yet"),
-        ("Kind of task", "text", "No text task has records yet"),
-        ("Model", "pretrained", "Keep its RoPE and change the frequencies"),
-    ):
-        to_use.click()
-        page.get_by_role("combobox", name=pick).select_option(value)
-        assert words in answer.inner_text()
+    assert "pezoo extend MODEL" in answer.inner_text()
+    page.get_by_role("combobox", name="Model").select_option("decoder")
+    page.get_by_role("combobox", name="Kind of task").select_option("reordering")
+    assert "reverse" in answer.inner_text()
 
     # Ours beside a paper's: one click.
     page.get_by_label("Pages").get_by_role("link", name="Papers").click()
@@ -977,7 +964,6 @@ def test_tabs_and_tasks_change_the_first_screen(visit, example):
     page.wait_for_url(lambda url: "task=reverse" in url)
     assert page.locator(".panel:visible caption").inner_text().startswith("reverse")
     assert "reverse" in page.locator("#front-curve svg").get_attribute("aria-label")
-    assert page.locator(".choices").get_attribute("open") is None
 
 
 def test_no_page_moves_while_it_loads_and_none_is_heavy(browser, example):

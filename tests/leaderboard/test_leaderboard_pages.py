@@ -44,7 +44,8 @@ from leaderboard.render.findings import findings
 from leaderboard.render.front import CHOSEN, GENERAL, ORACLE, TOLD, fronts
 from leaderboard.render.markdown import files
 from leaderboard.render.styles import COLOURS, DASHES, Style, apart, shown, styles
-from leaderboard.stats.costs import relative, training_costs
+from leaderboard.render.which import answers
+from leaderboard.stats.costs import training_costs
 from leaderboard.stats.frame import COLUMNS
 from leaderboard.stats.overview import baseline
 from leaderboard.stats.rows import Points
@@ -581,43 +582,25 @@ def test_the_baseline_of_an_encoder_is_the_best_constant_where_the_task_tells_it
     assert with_baseline("decoder").by_length != by_length
 
 
-def test_the_first_screen_counts_runs_and_keeps_hints_and_chosen_options_apart(record, monkeypatch):
-    monkeypatch.setattr("leaderboard.stats.costs.measured", lambda: ())
+def test_the_first_screen_counts_runs_and_keeps_hints_and_chosen_options_apart(record):
     right = {"rope": 40, "alibi": 95, "lbpe_sh": 99, "ideal_sh": 100, "prism": 100}
     runs = [
         record(
             name,
             seed,
             {10: 100, 20: 100, 100: value if seed else 0},
-            cost=COST | {"cpu_seconds": 10.0 if name == "rope" else 25.0},
         )
         for name, value in right.items()
         for seed in range(5)
     ]
     (one,) = fronts([tables(runs, known := read_catalog())], {}, known)
     (task,) = one.tasks
-    groups = {e.row.label: (e.group, e.far, e.cost) for _, own in task.shown for e in own}
-    assert groups["alibi"] == (GENERAL, (4, 5), 2.5)
-    assert groups["prism"] == (CHOSEN, (4, 5), 2.5)
+    groups = {e.row.label: (e.group, e.far) for _, own in task.shown for e in own}
+    assert groups["alibi"] == (GENERAL, (4, 5))
+    assert groups["prism"] == (CHOSEN, (4, 5))
     assert (groups["lbpe_sh"][0], groups["ideal_sh"][0]) == (TOLD, ORACLE)
-    assert groups["rope"] == (GENERAL, (0, 5), 1.0)
+    assert groups["rope"] == (GENERAL, (0, 5))
     assert one.headline.startswith("Train on 10 digits, test on 100")
-    assert task.solver
-    assert task.solver.row.receives == ""
-    assert task.general
-    assert task.general.row.label == "alibi"
-
-
-def test_the_first_screen_names_the_cheapest_of_equals(record):
-    seconds = {"rope": 10.0, "alibi": 9.0, "prism": 30.0}
-    runs = [
-        record(name, seed, {10: 100, 20: 100, 100: 100}, cost=COST | {"cpu_seconds": own})
-        for name, own in seconds.items()
-        for seed in range(3)
-    ]
-    (one,) = fronts([tables(runs)], {}, Catalog())
-    assert one.tasks[0].solver
-    assert one.tasks[0].solver.row.label == "alibi"
 
 
 def test_markdown_says_what_tests_leave_of_the_ranks(record):
@@ -633,35 +616,16 @@ def test_markdown_says_what_tests_leave_of_the_ranks(record):
     assert "best first; brackets behind a rank" in page([95, 80, 95, 90, 89])
 
 
-def test_costs_are_the_measured_ones_of_the_protocol(record):
+def test_costs_are_measured_and_never_the_seconds_of_runs(record):
     def costs(**changes):
-        seconds = {"rope": 10.0, "alibi": 25.0, "rope(theta=500)": 30.0}
-        runs = [
-            record(name, 0, cost=COST | {"cpu_seconds": own}, **changes)
-            for name, own in seconds.items()
-        ]
+        names = ("rope", "alibi", "rope(theta=500)")
+        runs = [record(name, 0, cost=COST | {"cpu_seconds": 9.0}, **changes) for name in names]
         (table,) = tables(runs, read_catalog())
         return training_costs(table, "rope")
 
-    ran = {"rope": 1.0, "alibi": 2.5, "rope(theta=500)": 3.0}
-    assert costs() == ran | {"alibi": MEASURED["alibi"]}
-    assert costs(config={"device": "cuda"}) == {name: MEASURED[name] for name in ("rope", "alibi")}
-    assert costs(protocol="quick+ab12cd") == ran
-
-
-def test_costs_are_compared_on_one_processor(record):
-    seconds = {("rope", 0): 10.0, ("rope", 1): 40.0, ("alibi", 1): 80.0, ("t5", 2): 5.0}
-    runs = [
-        record(
-            name,
-            seed,
-            cost=COST | {"cpu_seconds": own},
-            env=raw_record()["env"] | {"cpu": f"processor {seed}"},
-        )
-        for (name, seed), own in seconds.items()
-    ]
-    (table,) = tables(runs)
-    assert relative(table, "rope") == {"rope": 1.0, "alibi": 2.0}
+    known = {name: MEASURED[name] for name in ("rope", "alibi")}
+    assert costs() == costs(protocol="quick+ab12cd") == known
+    assert costs(protocol="recall") == known  # which was not measured
 
 
 def test_the_command_of_a_row_makes_its_runs_and_no_other(record):
@@ -699,32 +663,84 @@ def test_charts_have_the_baselines_beside_the_best(record):
     assert {"nope", "rope", "alibi"} <= set(own)
 
 
-def test_advice_takes_kinds_of_tasks_from_other_protocols(record, tmp_path):
-    found = tables([record(), record(), record("alibi", protocol="prism2025", task="addition")])
-    site.build(found, [r for t in found for r in t.records], tmp_path / "site", catalog=KNOWN)
-    page = Page(tmp_path / "site" / "which.html")
-    assert "addition in prism2025" in page.text
-    assert "task/addition.html#protocol=prism2025" in page.all("href")
+SOLVES, FAILS = {10: 100, 20: 100, 100: 100}, {10: 100, 20: 80, 100: 70}
 
 
-def test_advice_prefers_three_seeds_to_one(record, tmp_path):
-    best, good = {10: 100, 20: 100, 100: 100}, {10: 100, 20: 95, 100: 91}
-    runs = [record("rope", seed, good) for seed in range(3)] + [record("alibi", 0, best)]
-    site.build(tables(runs), runs, tmp_path / "site", catalog=KNOWN)
-    text = Page(tmp_path / "site" / "which.html").text
-    assert "Use rope: 90 % at 10x on copy (3 of 3 seeds)" in text
-    assert "Use alibi" not in text
+def asked(runs, family="copying", budget="any", model="decoder"):
+    """The answer of "Which one?", and the labels that it says to use."""
+    every = answers(tables(runs, KNOWN), KNOWN)
+    (own,) = (a for a in every if (a.model, a.family, a.budget) == (model, family, budget))
+    return own, [entry.row.label for entry in own.use]
 
 
-def test_advice_takes_the_cheaper_of_two_that_solve_a_task(record, tmp_path):
-    all_right, one_fails = {10: 100, 20: 100, 100: 100}, {10: 100, 20: 80, 100: 70}
-    runs = [record("prism", seed, all_right) for seed in range(5)]
-    runs += [record("alibi", seed, all_right) for seed in range(4)]
-    runs.append(record("alibi", 4, one_fails))
-    site.build(tables(runs), runs, tmp_path / "site", catalog=KNOWN)
-    text = Page(tmp_path / "site" / "which.html").text
-    assert "Use alibi: 90 % at 10x on copy (4 of 5 seeds)" in text
-    assert "Use prism" not in text
+def many(record, outcomes, **changes):
+    """Runs by label: one seed for each outcome."""
+    return [
+        record(name, seed, own, **changes)
+        for name, every in outcomes.items()
+        for seed, own in enumerate(every)
+    ]
+
+
+def test_advice_counts_every_protocol(record):
+    runs = many(record, {"rope": [FAILS] * 3, "alibi": [FAILS] * 3}, task="parity")
+    runs += many(record, {"nope": [SOLVES] * 3}, task="majority", protocol="crasp-mini")
+    own, use = asked(runs, "counting")
+    assert use == ["nope"]
+    found = {(one.one.task, len(one.solvers), one.tested) for one in own.verdicts}
+    assert found == {("parity", 0, 2), ("majority", 1, 1)}
+
+
+def test_advice_counts_seeds_before_costs_and_three_seeds_before_one(record):
+    outcomes = {"prism": [SOLVES] * 5, "alibi": [SOLVES] * 4 + [FAILS], "rope": [SOLVES]}
+    _, use = asked(many(record, outcomes))
+    assert use == ["prism"]
+
+
+def test_costs_within_a_quarter_are_equal_and_dearer_encodings_are_named(record):
+    own, use = asked(many(record, dict.fromkeys(("prism", "fire", "alibi"), [SOLVES] * 3)))
+    assert use == ["alibi", "fire"]
+    assert [entry.row.label for entry in own.dearer] == ["prism"]
+    assert asked(many(record, {"prism": [SOLVES] * 3, "rope": [FAILS] * 3}), budget="low")[1] == []
+
+
+def test_advice_says_what_a_test_does_not_tell_from_the_best(record):
+    outcomes = {
+        "fire": [{10: 100, 20: 60 + n, 100: 0} for n in (0, 9, 3)],
+        "nope": [{10: 100, 20: 58 + n, 100: 0} for n in (9, 0, 4)],
+        "rope": [{10: 100, 20: n, 100: 0} for n in (1, 0, 2)],
+    }
+    own, use = asked(many(record, outcomes))
+    (verdict,) = own.verdicts
+    assert use == []
+    assert verdict.best.row.label == "fire"
+    assert [entry.row.label for entry in verdict.alike] == ["nope"]
+    (alone,) = asked(many(record, {"fire": [FAILS]}))[0].verdicts
+    assert alone.alike is None
+
+
+def test_advice_names_tasks_that_none_has_learned_and_better_typed_options(record):
+    runs = many(record, {"rope": [{10: 50}] * 3, "alibi": [{10: 50}] * 3}, task="addition")
+    runs += many(record, {"rope": [FAILS] * 3, "rope(theta=500)": [SOLVES] * 3}, task="sum")
+    verdicts = {v.one.task: v for v in asked(runs, "arithmetic")[0].verdicts}
+    assert (verdicts["addition"].best, verdicts["addition"].tested) == (None, 2)
+
+
+def test_ways_to_extend_compete_with_their_options_and_stand_apart(record):
+    start = record("rope", 0).config.model_copy(update={"steps": 5})
+    ways = ("rope", "rope(theta=500)", "rerope")
+    runs = [
+        record(name, seed, {10: 100, 20: 100 - 30 * at, 100: 0}, protocol="extend")
+        for at, name in enumerate(ways)
+        for seed in range(3)
+    ]
+    runs = [
+        one.model_copy(update={"config": one.config.model_copy(update={"start": start})})
+        for one in runs
+    ]
+    (table,) = tables(runs, KNOWN)
+    assert [row.competes for row in table.rows] == [True] * 3
+    assert asked(runs, model="extended")[0].verdicts[0].tested == 3
 
 
 def test_no_matrix_where_nothing_was_compared(record, tmp_path):
@@ -804,14 +820,11 @@ def test_text_is_scored_in_bits_and_by_what_longer_context_saves(save, tmp_path)
     assert build(None, save(*runs), tmp_path / "out", None).problems == ()
     page = Page(tmp_path / "out" / "index.html")
     assert "Train on 128 bytes, test on 256" in page.text
-    assert "Fewest bits per byte at 2x text: alibi 2.45 (2 seeds)." in page.text
-    assert "Most bits per byte at 2x text: rope 3.50." in page.text
-    assert "Longer context helps at 2x text: no encoding." in page.text  # alibi on one seed of two
-    (alibi, rope, learned) = page.table("encoding", "2x", "cost")[1:]
-    assert (alibi["2x"], rope["2x"], learned["2x"]) == ("2.45", "3.50", "cannot represent")
+    (alibi, rope, learned) = page.table("encoding", "256", "cost")[1:]
+    assert (alibi["256"], rope["256"], learned["256"]) == ("2.45", "3.50", "–")
     which = Page(tmp_path / "out" / "which.html").text
-    words = "Use alibi: 2.45 bits per byte at 2x, the fewest of 3 encodings with 2 seeds"
-    assert f"{words}; by paired tests fewer than rope" in which
+    assert "alibi (1.0x) has the fewest bits per byte of 3 encodings, 2.45 at 2x" in which
+    assert "by paired tests ahead of every other" in which
     (run,) = [run for run in map(Record.of, runs) if (run.encoding, run.seed) == ("alibi", 1)]
     assert "Unseen bits per byte2.500" in Page(tmp_path / "out" / "run" / f"{run.run}.html").text
     pages = markdown(tables([*map(Record.of, runs)]))

@@ -1,6 +1,5 @@
 """The README's first table is made from the records, and `check` refuses one that is not."""
 
-from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -9,14 +8,15 @@ from harness.settings.catalog import read_catalog
 from leaderboard.record.read import load
 from leaderboard.render.markdown import stale, write_markdown
 from leaderboard.render.readme import BEGIN, END, filled, picture
+from leaderboard.stats.costs import Measured
 from leaderboard.stats.tables import tables
 
 EMPTY = f"# Name\n\n{BEGIN}\nwhatever\n{END}\n\nMore.\n"
 
 
 @pytest.fixture(autouse=True)
-def costs_are_those_of_the_runs(monkeypatch):
-    monkeypatch.setattr("leaderboard.stats.costs.measured", lambda: ())
+def costs_are_not_measured(monkeypatch):
+    monkeypatch.setattr("leaderboard.render.readme.measured", lambda: ())
 
 
 @pytest.fixture
@@ -48,10 +48,10 @@ def test_tasks_solved_at_one_two_and_ten_times_the_training_length(made, known):
     text = filled(EMPTY, made, known)
     _, *rows = table(text)
     assert rows == [
-        ["alibi", "2/2", "2/2", "1/1", "≥10x", "1.0x"],
-        ["rope", "1/1", "0/1", "0/1", "1x", "1.0x"],
-        ["nope", "1/1", "0/1", "0/1", "1x", "1.0x"],
-        ["lbpe_sh † (receives the length)", "1/1", "0/1", "0/1", "1x", "1.0x"],
+        ["alibi", "2/2", "2/2", "1/1", "≥10x"],
+        ["rope", "1/1", "0/1", "0/1", "1x"],
+        ["nope", "1/1", "0/1", "0/1", "1x"],
+        ["lbpe_sh † (receives the length)", "1/1", "0/1", "0/1", "1x"],
     ]
     assert [text.splitlines()[0], text.splitlines()[-1]] == ["# Name", "More."]
 
@@ -71,15 +71,15 @@ def test_of_many_encodings_eight_rows_stay_and_the_reference_is_one(raw, save, k
     assert sum(len(line.split()) for line in block.splitlines() if "|" not in line) <= 130
 
 
-def test_costs_are_ratios_to_the_reference(record, known):
-    records = []
-    for name, seconds in (("rope", 20.0), ("t5", 50.0), ("nope", None)):
-        for seed in range(3):
-            made = record(name, seed, right={10: 100, 20: 20})
-            cost = replace(made.cost, cpu_seconds=seconds)
-            records.append(made.model_copy(update={"cost": cost}))
-    costs = {row[0]: row[-1] for row in table(filled(EMPTY, tables(records, known), known))}
-    assert (costs["rope"], costs["t5"], costs["nope"]) == ("1.0x", "2.5x", "-")
+def test_costs_stand_at_each_measured_length(made, known, monkeypatch):
+    own = {"protocol": "quick", "baseline": "rope", "decode": None, "where": ""}
+    found = {("rope", 10): 1.0, ("rope", 128): 1.0, ("alibi", 10): 0.94, ("alibi", 128): 1.31}
+    some = [Measured(encoding=e, length=n, train=t, **own) for (e, n), t in found.items()]
+    monkeypatch.setattr("leaderboard.render.readme.measured", lambda: some)
+    text = filled(EMPTY, made, known)
+    costs = {row[0]: row[-1] for row in table(text)}
+    assert (costs["rope"], costs["alibi"], costs["nope"]) == ("1.0x, 1.0x", "0.9x, 1.3x", "-, -")
+    assert "over rope's, at 10 and 128 tokens" in text
 
 
 def test_the_picture_marks_an_encoding_that_receives_the_length(made, known):

@@ -4,29 +4,27 @@
   const host = document.getElementById("answers");
   if (!host) return;
   const sections = [...host.querySelectorAll("section")];
-  const kinds = [...new Set(sections.map((one) => one.dataset.kind).filter(Boolean))];
+  const models = {
+    decoder: "decoder, trained from scratch",
+    encoder: "encoder, trained from scratch",
+    extended: "trained with RoPE, to be extended",
+  };
+  const of = (model, name) =>
+    [...new Set(sections.filter((one) => one.dataset.model === model).map((one) => one.dataset[name]))];
   PZ.page(function () {
-    const [use, usePick] = PZ.select("use", "Model", [
-      ["train", "trained from scratch"],
-      ["pretrained", "pretrained with RoPE"],
-    ]);
-    const [kind, kindPick] = PZ.select(
-      "kind",
-      "Kind of task",
-      kinds.map((name) => [name, name]),
-    );
+    const known = Object.entries(models).filter(([name]) => of(name, "kind").length);
+    const [model, modelPick] = PZ.select("model", "Model", known);
+    const [kind, kindPick] = PZ.select("kind", "Kind of task", of(model, "kind").map((name) => [name, name]));
+    const budgets = Object.entries(JSON.parse(host.dataset.budgets));
     const [budget, budgetPick] = PZ.select(
       "budget",
       "Cost of training",
-      Object.entries(JSON.parse(host.dataset.budgets)),
+      budgets.filter(([name]) => of(model, "budget").includes(name)),
     );
-    PZ.put("filters", [kindPick, usePick, budgetPick]);
+    PZ.put("filters", [modelPick, kindPick, budgetPick]);
     sections.forEach((one) => {
       const own = one.dataset;
-      one.hidden =
-        use === "pretrained"
-          ? own.use !== use
-          : own.kind !== kind || ![undefined, budget].includes(own.budget);
+      one.hidden = own.model !== model || own.kind !== kind || own.budget !== budget;
     });
   });
 })();
