@@ -2,8 +2,8 @@
 
 Each function takes the frequencies w_m = base^(-2m/K), m = 0..K/2-1, and returns the new ones with
 the attention factor, by which q and k are both multiplied. The functions and their options are the
-types and the keys of transformers' `rope_parameters`; `ntk`, `clipped`, `high_frequency` and
-`in_distribution` are ours. L stands for
+types and the keys of transformers' `rope_parameters`; `ntk`, `clipped`, `high_frequency`,
+`in_distribution` and `riflex` are ours. L stands for
 original_max_position_embeddings, the length in training; s for factor. With factor=auto s is the
 smallest power of two for which s L holds the text: texts of up to L tokens are left alone.
 
@@ -217,11 +217,26 @@ def in_distribution(
     return torch.cat([turning, torch.zeros_like(w[n:])]), 1.0
 
 
+def riflex(w: Tensor, *, factor: float, original_max_position_embeddings: int) -> Scaled:
+    """RIFLEx: one pair k turns at most once in s L tokens, w_k <= 2 pi / (s L), the others keep w.
+
+    k is the pair whose period 2 pi / w_k is nearest to L. s = 1 changes nothing.
+
+    Example: L = 100, K = 8, s = 4: the periods 6.3, 63, 628, 6283 become 6.3, 400, 628, 6283.
+    Zhao et al. 2025, "RIFLEx", Equation 8. There k is the pair nearest to the length after which
+    videos repeat themselves; that it is L is our choice. The released code has .9 of w_k.
+    """
+    nearest = (2 * math.pi / w - original_max_position_embeddings).abs().argmin()
+    slowed = torch.arange(len(w), device=w.device) == nearest
+    most = 2 * math.pi / (factor * original_max_position_embeddings)
+    return torch.where(slowed, w.clamp(max=most), w) if factor > 1 else w, 1.0
+
+
 SCALINGS: dict[str, Callable[..., Scaled]] = {
     f.__name__: f
     for f in (
         default, linear, ntk, dynamic, yarn, llama3, longrope, proportional, clipped,
-        high_frequency, in_distribution,
+        high_frequency, in_distribution, riflex,
     )
 }  # fmt: skip
 

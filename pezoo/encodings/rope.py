@@ -38,9 +38,9 @@ class RoPE(Encoding):
         rope_parameters  changes the frequencies w_m: the dictionary of a config of transformers, or
                   a text such as "yarn(factor=4)". Its rope_type is "default", "linear", "ntk",
                   "dynamic", "yarn", "llama3", "longrope", "proportional" (p-RoPE), "clipped",
-                  "high_frequency" (HoPE, the name `hope`) or "in_distribution" (RoPE-ID), functions
-                  of pezoo.rope_scaling with formulas and options. Its rope_theta replaces base, and
-                  original_max_position_embeddings is train_len by default.
+                  "high_frequency" (HoPE, the name `hope`), "in_distribution" (RoPE-ID) or "riflex",
+                  functions of pezoo.rope_scaling with formulas and options. Its rope_theta replaces
+                  base, and original_max_position_embeddings is train_len by default.
         drop      DroPE: positions are dropped once this share of the training is done, so that the
                   rest recalibrates the model without them; evaluation is always without. For a
                   model that is already trained, use the encoding `nope`.

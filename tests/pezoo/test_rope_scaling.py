@@ -71,7 +71,7 @@ def test_frequencies_are_those_of_transformers(case, length, base):
     assert own == pytest.approx(factor)
 
 
-@pytest.mark.parametrize("kind", ["linear", "ntk", "yarn", "llama3", "proportional"])
+@pytest.mark.parametrize("kind", ["linear", "ntk", "yarn", "llama3", "proportional", "riflex"])
 @pytest.mark.parametrize("layer", ["rope", "rerope", "self_extend"])
 def test_an_automatic_factor_is_the_smallest_power_of_two_that_holds_the_text(kind, layer):
     share = "partial_rotary_factor=0.5," * (kind == "proportional")
@@ -131,6 +131,20 @@ def test_clipping_fades_out_the_lowest_frequencies(options, faded):
         share = (1 + math.cos(math.pi * k / (faded - 1))) / 2 if k > 0 else 1.0
         assert got[m] == pytest.approx(w * share, rel=1e-5, abs=1e-8)
     assert got[-1] == pytest.approx(0.0, abs=1e-8)
+
+
+@pytest.mark.parametrize(("trained", "slowed"), [(5, 0), (64, 4), (150, 5), (400, 7), (10**6, 15)])
+@pytest.mark.parametrize("factor", [1, 1.5, 16])
+def test_riflex_slows_the_pair_that_turns_once_in_training(trained, slowed, factor):
+    ctx = Context(pos=torch.zeros(1, 1, dtype=torch.long))
+    shape = SHAPE.replaced(train_len=trained)
+    got = RoPE(shape, rope_parameters=f"riflex(factor={factor})").frequencies(ctx)[0].tolist()
+    periods = [2 * math.pi * 10_000 ** (m / 16) for m in range(16)]
+    assert min(range(16), key=lambda m: abs(periods[m] - trained)) == slowed
+    for m, period in enumerate(periods):
+        grown = m == slowed and factor > 1
+        want = max(period, factor * trained) if grown else period
+        assert 2 * math.pi / got[m] == pytest.approx(want, rel=1e-5)
 
 
 def test_one_clipped_pair_does_not_turn():
@@ -200,7 +214,7 @@ def test_conformance_of_longrope():
 
 
 BRIEF = {
-    **{name: {"factor": 4.0} for name in ("linear", "ntk", "dynamic", "yarn", "llama3")},
+    **{name: {"factor": 4.0} for name in ("linear", "ntk", "dynamic", "yarn", "llama3", "riflex")},
     "longrope": {"short_factor": [1.1] * 4, "long_factor": [1.0, 1.3, 2.7, 3.9]},
     "proportional": {"partial_rotary_factor": 0.5},
 }
