@@ -1,5 +1,6 @@
 """Scalable softmax: logits that grow with the logarithm of the number of keys."""
 
+import math
 from collections.abc import Callable
 from typing import Unpack
 
@@ -19,7 +20,8 @@ class SSMax(ScaledQueries):
     Formula: a_ij = q_i k_j / sqrt(K) * f_i + b_ij, f_i = s_h log n_i, n_i the keys that query i
     sees, itself included; s_h is learned for each head and layer. b_ij is the inner bias, of q_i
     as it is. For n = 1 the factor is that of 2, which changes no softmax. With `floor`, nothing is
-    learned: f_i = 1 + rate log(1 + floor(n_i / floor)).
+    learned: f_i = 1 + rate log(1 + floor(n_i / floor)), or, with `log_n`, max(1, 1 + rate log(n_i /
+    floor)).
 
     Example: s = 1/2: a logit of 2 becomes 2.08 with 8 keys and 4.16 with 64. If all others are 0,
     its key gets .53 and .50 of the weight; from softmax it gets .51 and .10.
@@ -33,7 +35,12 @@ class SSMax(ScaledQueries):
                     start=1, with a noise of .01.
         scale_bias  multiplies the inner bias too, if it is a function of positions; -inf stays.
                     The paper multiplies whole logits, but has no bias.
-        floor, rate  of Llama 4, whose layers without RoPE have 8192 and .1.
+        floor, rate  of Llama 4, whose layers without RoPE have 8192 and .1, the default rate.
+        log_n   scales beyond `floor` alone, by default train_len, and at the rate 1 / log(floor):
+                f_i = log n_i / log floor, as in the code of ReRoPE (Su 2023) and in
+                `rerope(log_n=true)`. Around `nope` with a rate c it is DroPE's temperature 1 + c ln
+                s (Gelberg et al. 2025) for s = n_i / floor. There s is that of the whole text, and
+                the formula was not checked against the paper, nor is its c known here.
     n counts keys of the query's own document, without padding. It is for decoders: an encoder's
     queries see later keys too, which are not counted.
     Errors: ValueError for a floor below 0.
@@ -57,7 +64,8 @@ class SSMax(ScaledQueries):
         start: float | None = None,
         scale_bias: bool = False,
         floor: int = 0,
-        rate: float = 0.1,
+        rate: float | None = None,
+        log_n: bool = False,
         **sizes: Unpack[Sizes],
     ) -> None:
         super().__init__(shape, make_inner, **sizes)
@@ -65,9 +73,12 @@ class SSMax(ScaledQueries):
             self.refuse_itself("to scale the bias once, set it in that one")
         if floor < 0:
             raise ValueError(f"floor must be at least 0, got {floor}")
-        self.scale_bias, self.floor, self.rate = scale_bias, floor, rate
+        floor = floor or (max(2, self.shape.train_len) if log_n else 0)
+        usual = 1 / math.log(max(2, floor)) if log_n else 0.1
+        self.scale_bias, self.floor, self.log_n = scale_bias, floor, log_n
+        self.rate = usual if rate is None else rate
         if floor and self.inner.rope_within:
-            self.rope_within = min(self.inner.rope_within, floor - 1)
+            self.rope_within = min(self.inner.rope_within, floor - (not log_n))
         if not floor:
             heads = self.shape.n_heads - self.first_free
             if start is None:
@@ -77,6 +88,8 @@ class SSMax(ScaledQueries):
 
     def factor(self, ctx: Pass) -> Tensor:
         n = visible_keys(ctx)[:, None, :, None]
+        if self.log_n:
+            return (1 + self.rate * (n / self.floor).log()).clamp(min=1)
         if self.floor:
             return 1 + self.rate * (n // self.floor).float().log1p()
         s = at_least_float32(self.s[ctx.layer])[:, None, None]

@@ -135,3 +135,31 @@ def test_the_scale_of_llama_4(n, want):
     encoding, ctx = made("ssmax(floor=4):nope")
     assert encoding.factor(ctx)[1, 0, n - 1].item() == pytest.approx(want)
     assert not list(encoding.parameters())
+
+
+@pytest.mark.parametrize(
+    ("options", "n", "want"),
+    [
+        ("", 12, 1),
+        ("", 13, math.log(13) / math.log(12)),
+        ("floor=4,", 4, 1),
+        ("floor=4,", 9, math.log(9) / math.log(4)),
+        ("floor=4,rate=0.5,", 3, 1),
+        ("floor=4,rate=0.5,", 9, 1 + 0.5 * math.log(9 / 4)),
+    ],
+)
+def test_the_logarithm_beyond_the_training_length(options, n, want):
+    encoding, ctx = made(f"ssmax({options}log_n=true):nope", torch.arange(n)[None])
+    assert encoding.factor(ctx)[0, 0, -1].item() == pytest.approx(want)
+    assert not list(encoding.parameters())
+
+
+def test_it_is_what_rerope_has_as_an_option():
+    """clip(log(p + 1) / log(training_length), 1), rerope_patch.py."""
+    q, k, v = torch.randn(3, 1, 4, 30, 4, dtype=D, generator=torch.Generator().manual_seed(0))
+    found = []
+    for text in ("ssmax(log_n=true):rerope", "rerope(log_n=true)", "ssmax(floor=12):rerope"):
+        encoding, ctx = made(text, torch.arange(30)[None])
+        found.append(attend(encoding, *encoding.transform(q, k, ctx), v, ctx))
+    torch.testing.assert_close(found[0], found[1], atol=1e-6, rtol=0)
+    assert (found[0] - found[2]).abs().max() > 1e-3  # Llama 4's is another
