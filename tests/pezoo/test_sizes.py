@@ -49,6 +49,7 @@ FEWEST = {
     "nope": "",
     "path": WIDE,
     "pope": "n_heads d_head n_layers",
+    "pose": "d_head train_len",
     "prism": WIDE,
     "prism_spectral": WIDE,
     "randomized": WIDE,

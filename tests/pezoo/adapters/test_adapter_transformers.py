@@ -153,7 +153,7 @@ def test_what_serves_models_trained_with_rope_changes_nothing_in_its_window(cls,
             with torch.no_grad():
                 want, got = (one(ids[:, :n], use_cache=False).logits for one in (model, twin))
             torch.testing.assert_close(got, want, atol=1e-5, rtol=0, msg=text)
-    assert served >= {*AS_ROPE[1:], "rope", "rerope", "self_extend", "dual_chunk", "window"}
+    assert served >= {*AS_ROPE[1:], "rope", "rerope", "self_extend", "dual_chunk", "window", "pose"}
 
 
 FACTORS = [1.0, 1.5, 2.0, 3.0]
