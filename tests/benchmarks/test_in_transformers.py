@@ -3,12 +3,12 @@
 import pytest
 from click.testing import CliRunner
 
-pytest.importorskip("transformers")
-import in_transformers  # after the skip
-
 
 @pytest.mark.slow
 def test_a_small_model():
+    pytest.importorskip("transformers")
+    import in_transformers  # here, because it takes seconds
+
     options = "--pe nope --rounds 2 --layers 1 --width 64 --dtype float32"
     done = CliRunner().invoke(in_transformers.main, options.split())
     assert done.exit_code == 0, done.output

@@ -9,11 +9,13 @@ from hashlib import sha256
 from typing import Any
 
 from experiment.config import RunConfig
+from harness.settings.catalog import read_catalog
 from leaderboard.record.schema import Record
 from leaderboard.record.tuning import cells, tuned_name
 from leaderboard.render.markdown import files
 from pezoo.spec import parse
 
+KNOWN = read_catalog()
 GRID = {"lr": [0.001, 0.003], "steps": [1000, 1500]}
 
 

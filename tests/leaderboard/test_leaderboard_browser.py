@@ -24,9 +24,8 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 import pytest
-from made_records import text_record, tuned_record
+from made_records import KNOWN, text_record, tuned_record
 
-from harness.settings.catalog import read_catalog
 from leaderboard.build import build as build_site
 from leaderboard.catalog import PRFMaps
 from leaderboard.record.read import RECORDS, Record, load
@@ -47,7 +46,6 @@ pytestmark = [
         CHROMIUM is None, reason="browser tests need Chromium: apt-get install chromium"
     ),
 ]
-KNOWN = read_catalog()
 MATRIX = tuple(tuple(i - j for j in range(9)) for i in range(9))
 PRISM = replace(
     KNOWN.encodings["prism"],

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from bad_records import FORGED, changed, committed, forged, named
 from click.testing import CliRunner
-from made_records import raw_record, text_record
+from made_records import KNOWN, raw_record, text_record
 
 from harness.cli.leaderboard import command
 from harness.cli.verify import alike, refusals
@@ -30,7 +30,6 @@ from leaderboard.record.schema import Record, Scores
 from leaderboard.render.markdown import stale
 from leaderboard.stats.tables import kernels_of, tables
 
-KNOWN = read_catalog()
 build = partial(build_site, catalog=KNOWN)
 check = partial(check_records, catalog=KNOWN)
 add = partial(add_record, catalog=KNOWN)
@@ -235,7 +234,7 @@ def test_checkpoints_far_apart_at_an_unseen_length_are_a_note(raw, save):
 def test_an_outdated_page_or_picture_is_refused(raw, save, tmp_path):
     records, page = save(raw()), tmp_path / "md" / "LEADERBOARD.md"
     build(None, records, tmp_path / "out", page)
-    known = read_catalog()
+    known = KNOWN
     found = tables(load([records])[0], known)
     assert stale(found, page, known) == []
     good = run("check", "--records", records, "--markdown", page)

@@ -11,11 +11,10 @@ from xml.etree import ElementTree
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from made_records import markdown
+from made_records import KNOWN, markdown
 from parsed import Page
 
 from experiment.files import slug
-from harness.settings.catalog import read_catalog
 from leaderboard.catalog import Catalog
 from leaderboard.escape import csv_text, hidden, shown
 from leaderboard.record.check import check
@@ -117,7 +116,6 @@ def test_whatever_a_record_holds_pages_hold_only_our_markup(data, raw, tmp_path_
     assert "<" not in re.sub(r"</?details>|</?summary>", "", outside)
 
 
-KNOWN = read_catalog()
 VALUES = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(allow_nan=True), texts, st.text(),
     st.lists(st.integers(), max_size=3), st.just("x" * 100_000), st.just([[[[[[1]]]]]]),

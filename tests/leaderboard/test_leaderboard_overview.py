@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from made_records import markdown
+from made_records import KNOWN, markdown
 from parsed import Page
 
 from leaderboard.catalog import Catalog
@@ -164,9 +164,7 @@ def test_encoders_have_a_baseline_without_a_place(record, tmp_path):
 
 
 def test_options_are_disclosed_by_the_tasks_that_they_were_chosen_on(record):
-    from harness.settings.catalog import read_catalog
-
-    known = read_catalog()
+    known = KNOWN
     names = ("prism", "prism_spectral", "lbpe_sh", "rope")
     found = tables([record(name, task=task) for name in names for task in ("copy", "odds_first")])
     said = disclosure(found, known)
@@ -203,11 +201,9 @@ def test_a_decoded_row_says_so(record):
 
 
 def test_what_an_encoding_receives():
-    from harness.settings.catalog import read_catalog
-
     names = ("ideal", "lbpe_sh", "coupled", "randomized:coupled", "abacus", "latch:t5")
     names += ("ssmax:latch(gates=2):rope", "lbpe_sh(middle=False)")
-    assert [read_catalog().receives(name) for name in names] == [
+    assert [KNOWN.receives(name) for name in names] == [
         "oracle", "receives the length", "receives positions", "receives positions", "",
         "control", "control", "receives the length",
     ]  # fmt: skip

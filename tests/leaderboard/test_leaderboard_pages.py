@@ -22,14 +22,13 @@ from xml.etree import ElementTree
 import pandas
 import pytest
 from filelock import FileLock, Timeout
-from made_records import markdown, raw_record, text_record
+from made_records import KNOWN, markdown, raw_record, text_record
 from parsed import Page
 
 import leaderboard
 import pezoo
 from experiment.files import write
 from harness.cli.tables import print_records
-from harness.settings.catalog import read_catalog
 from leaderboard.build import build as build_site
 from leaderboard.catalog import Catalog, PRFMaps
 from leaderboard.escape import script_json
@@ -52,7 +51,6 @@ from leaderboard.stats.rows import Points
 from leaderboard.stats.summary import summarise
 from leaderboard.stats.tables import tables
 
-KNOWN = read_catalog()
 COST = raw_record()["cost"]
 COSTS = Path(__file__).parents[2] / "leaderboard" / "stats" / "costs.csv"
 MEASURED = {
@@ -433,7 +431,7 @@ def test_the_style_of_an_encoding_follows_from_its_name_alone(record):
     rows = summarise([record(name) for name in names])
     alone = [styles([row])[row.label] for row in rows]
     assert [styles(rows)[row.label] for row in rows] == alone
-    known = summarise([record(name) for name in sorted(read_catalog().encodings)])
+    known = summarise([record(name) for name in sorted(KNOWN.encodings)])
     assert len({(one.colour, one.dash) for one in styles(known).values()}) == len(known)
     for name in ("templates/curves.svg", "static/chart.js"):  # what draws them
         text = (Path(site.__file__).parent / name).read_text("utf-8")
@@ -571,7 +569,7 @@ def test_the_baseline_of_an_encoder_is_the_best_constant_where_the_task_tells_it
             tables([record("rope", right={10: 9, 20: 9, 28: 9, 60: 9}, **raw)])[0], known
         )
 
-    known = read_catalog()
+    known = KNOWN
     share = dict(known.tasks["bucket_sort"].best_constant)
     by_length, unseen, knows = with_baseline("encoder")
     assert [by_length[at] for at in (0, 1, 3)] == [share[10], share[20], share[60]]
@@ -593,7 +591,7 @@ def test_the_first_screen_counts_runs_and_keeps_hints_and_chosen_options_apart(r
         for name, value in right.items()
         for seed in range(5)
     ]
-    (one,) = fronts([tables(runs, known := read_catalog())], {}, known)
+    (one,) = fronts([tables(runs, known := KNOWN)], {}, known)
     (task,) = one.tasks
     groups = {e.row.label: (e.group, e.far) for _, own in task.shown for e in own}
     assert groups["alibi"] == (GENERAL, (4, 5))
@@ -620,7 +618,7 @@ def test_costs_are_measured_and_never_the_seconds_of_runs(record):
     def costs(**changes):
         names = ("rope", "alibi", "rope(theta=500)")
         runs = [record(name, 0, cost=COST | {"cpu_seconds": 9.0}, **changes) for name in names]
-        (table,) = tables(runs, read_catalog())
+        (table,) = tables(runs, KNOWN)
         return training_costs(table, "rope")
 
     known = {name: MEASURED[name] for name in ("rope", "alibi")}
@@ -753,7 +751,7 @@ def test_no_matrix_where_nothing_was_compared(record, tmp_path):
 
 def test_a_tasks_page_shows_no_other_machine_than_that_of_its_file(record, tmp_path):
     own = record(task="turing_machine(file=w.toml)", config={"task_version": 1_234_567})
-    known = read_catalog()
+    known = KNOWN
     for task, example, by_option in (
         (own, False, True),
         (record(task="turing_machine(machine=3)"), True, False),
@@ -768,7 +766,7 @@ def test_a_tasks_page_shows_no_other_machine_than_that_of_its_file(record, tmp_p
 
 
 def test_every_paper_that_an_encoding_names_is_known():
-    for name, known in read_catalog().encodings.items():
+    for name, known in KNOWN.encodings.items():
         found = cited(known.paper)
         assert found, (name, known.paper)
         assert all(entry.bibtex.startswith("@article{") for entry in found)

@@ -3,8 +3,8 @@
 from xml.etree import ElementTree
 
 import pytest
+from made_records import KNOWN
 
-from harness.settings.catalog import read_catalog
 from leaderboard.record.read import load
 from leaderboard.render.markdown import stale, write_markdown
 from leaderboard.render.readme import BEGIN, END, filled, picture
@@ -21,7 +21,7 @@ def costs_are_not_measured(monkeypatch):
 
 @pytest.fixture
 def known():
-    return read_catalog()
+    return KNOWN
 
 
 @pytest.fixture

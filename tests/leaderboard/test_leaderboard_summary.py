@@ -6,10 +6,9 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
-from made_records import markdown, text_record
+from made_records import KNOWN, markdown, text_record
 from scipy import stats
 
-from harness.settings.catalog import read_catalog
 from leaderboard.record.read import Record
 from leaderboard.render.columns import rows_as_csv, rows_as_markdown
 from leaderboard.render.findings import findings
@@ -280,7 +279,7 @@ def test_of_two_versions_of_a_protocol_the_newer_is_the_main_one(record):
 
 
 def test_records_of_an_earlier_version_alone_are_never_shown_as_the_protocols_own(record):
-    known = read_catalog()
+    known = KNOWN
     now, old = known.protocols["quick"].versions
 
     def of(version):

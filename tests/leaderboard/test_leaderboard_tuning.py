@@ -1,16 +1,13 @@
 """Tuned runs: a ranking of their own, and nothing in it that the grid does not explain."""
 
 import pytest
-from made_records import GRID, markdown, raw_record, tuned_record
+from made_records import GRID, KNOWN, markdown, raw_record, tuned_record
 
-from harness.settings.catalog import read_catalog
 from leaderboard.record import check as checks
 from leaderboard.record.read import Record
 from leaderboard.render import site
 from leaderboard.render.data import site_data
 from leaderboard.stats.tables import TUNED, tables
-
-KNOWN = read_catalog()
 
 
 def read(raw):

@@ -7,6 +7,9 @@ import pytest
 from leaderboard.papers.paper import names
 from leaderboard.record.read import RECORDS
 
+SOME = ("--records", str(RECORDS / "ruoss2023-mini" / "missing_duplicate" / "rope"))
+MINI = ("--records", str(RECORDS / "chen2026-mini"))
+
 
 def test_without_a_number_it_lists_the_tables(call):
     code, out, _ = call("table", "ruoss2023")
@@ -42,7 +45,7 @@ def test_a_papers_only_table_needs_no_number(call, tmp_path):
         (["chen2026", "4"], "pezoo show RUN"),
         (["ruoss2023", "1", "--figure", "3"], "exclude each other"),
         (["ruoss2023", "1", "--lengths", "x"], "42-100"),
-        (["ruoss2023", "1", "--lengths", "999"], "no run is tested there; runs are tested at 21,"),
+        (["ruoss2023", "1", *SOME, "--lengths", "999"], "no run is tested there; runs are tested"),
         (["ruoss2023", "1", "--lengths", "0-3"], "lengths from 1 on"),
         (["ruoss2023", "1", "--set", "train.lr=1e-4"], "--set train.lr"),
         (["ruoss2023", "1", "--protocol", "ruos2023"], "did you mean ruoss2023"),
@@ -50,7 +53,10 @@ def test_a_papers_only_table_needs_no_number(call, tmp_path):
         (["ruoss2023", "1", "--out", "x"], "--out needs"),
         (["ruoss2023", "--figure", "3", "--out", ""], "--out expects a value"),
         (["ruoss2023", "--format", "json"], "--format needs NUMBER"),
-        (["chen2026", "3", "--out", f"{__file__}/x"], f"cannot read or write {__file__}/x: Not a"),
+        (
+            ["chen2026", "3", *MINI, "--out", f"{__file__}/x"],
+            f"cannot read or write {__file__}/x: Not a",
+        ),
     ],
 )
 def test_bad_input_exits_2_with_one_message(call, args, words):
@@ -61,7 +67,7 @@ def test_bad_input_exits_2_with_one_message(call, args, words):
 
 
 def test_the_papers_own_protocol_is_run_at_each_of_its_rates(call, tmp_path):
-    words = ["ruoss2023", "3", "--protocol", "ruoss2023", "--runs", str(tmp_path)]
+    words = ["ruoss2023", "3", "--protocol", "ruoss2023", *SOME, "--runs", str(tmp_path)]
     _, _, err = call("table", *words)
     commands = [line for line in err.splitlines() if "bench" in line]
     rates = [line.partition("--set train.lr=")[2].split(" ")[0] for line in commands]
@@ -78,7 +84,7 @@ def test_a_number_is_a_figures_where_a_paper_has_no_tables(call, tmp_path):
 @pytest.mark.slow
 def test_a_figures_pictures_are_drawn_where_asked_for(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    args = "table", "chen2026", "3", "--runs", str(tmp_path)
+    args = "table", "chen2026", "3", "--runs", str(tmp_path), *MINI
     assert call(*args)[0] == 0
     assert not list(tmp_path.iterdir())
     assert call(*args, "--out", "here")[0] == 0

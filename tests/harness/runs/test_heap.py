@@ -58,5 +58,6 @@ def test_the_heap_is_asked_for_in_huge_pages():
     assert said(f"keep_heap(); print(any('hg' in x for x in {flags}))") == ["True"]
 
 
+@pytest.mark.slow
 def test_the_environment_wins():
     assert said("print(keep_heap())", MALLOC_MMAP_MAX_="9") == ["False"]
