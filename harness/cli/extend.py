@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Iterator
@@ -67,14 +66,14 @@ def _study(asked: SimpleNamespace) -> tuple[Study, dict[str, Any]]:
     from harness.extend import ways
     from harness.extend.measure import Study, digest
     from harness.extend.texts import Texts
-    from harness.extend.tune import Tuning
+    from harness.extend.tune import Tuner, Tuning
     from harness.settings.protocol import check_device
     from harness.tasks.corpus import read_corpus
 
     asked.device = check_device(asked.device)
     asked.dtype = asked.dtype or ("float32" if asked.device == "cpu" else "bfloat16")
     given = None if asked.pe is None else ways.ways(asked.pe)
-    longest = _length(asked.to, 1)
+    _length(asked.to, 1)  # what is mistyped, before a model is loaded
     corpus = read_corpus("python", asked.text)
     subject = _subject(asked)
     longest = _length(asked.to, subject.trained)
@@ -90,9 +89,11 @@ def _study(asked: SimpleNamespace) -> tuple[Study, dict[str, Any]]:
     }  # fmt: skip
     name = f"extend-{digest({k: v for k, v in settings.items() if k != 'model'})}"
     chosen = given or ways.ways(ways.default(subject, longest))
-    tuning = Tuning(asked.tune, longest, asked.lora) if asked.tune else None
+    tuner = None
+    if asked.tune:
+        tuner = Tuner(subject, Tuning(asked.tune, longest, asked.lora), texts.training(longest))
     folder = Path(asked.runs) / name
-    return Study(subject, texts, chosen, lengths, folder, tuning, asked.device), settings
+    return Study(subject, texts, chosen, lengths, folder, tuner, asked.device), settings
 
 
 def _length(text: str, trained: int) -> int:
@@ -128,28 +129,17 @@ def _subject(asked: SimpleNamespace) -> Subject:
     if not restore(trainer, config, runs):
         raise click.UsageError(f"run {config.hash} has no checkpoint left")
     trainer.model.to(asked.device)
-    return OfRun(trainer, RunFolder(Path(runs), config).weights()[1])
+    return OfRun(trainer, config.hash, RunFolder(Path(runs), config).weights()[1])
 
 
 def _show(study: Study, settings: dict[str, Any], form: str) -> None:
     from harness.extend import report
     from harness.runs.files import write, write_json
 
-    found = report.data(study, settings)
-    write_json(study.folder / "extend.json", found)
+    write_json(study.folder / "extend.json", report.data(study, settings))
     write(study.folder / "extend.svg", report.svg(study).encode())
     write(study.folder / "extend.html", report.page(study, settings).encode())
-    if form == "json":
-        click.echo(json.dumps(found, indent=1))
-    elif form == "csv":
-        click.echo(report.csv(study), nl=False)
-    else:
-        style = "github" if form == "markdown" else "simple"
-        parts = [report.head(study), report.table(study, style), report.depths(study, style)]
-        parts += [report.picture(study)] if form == "table" else []
-        parts += [f"{w}{', tuned' * t}, {n:,} tokens: {x}" for (w, t, n), x in study.notes.items()]
-        parts += ["\n".join(report.advice(study))]
-        click.echo("\n\n".join(filter(None, parts)))
+    click.echo(report.text(study, settings, form))
     click.echo(f"page {study.folder / 'extend.html'}", err=True)
 
 

@@ -8,7 +8,6 @@ extend-HASH/settings.json          what all results depend on
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ import torch
 
 from harness.extend.subject import Subject
 from harness.extend.texts import Texts
-from harness.extend.tune import Tuner, Tuning
+from harness.extend.tune import Tuner
 from harness.perf.timing import clock
 from harness.runs import cost
 from harness.runs.files import json_bytes, read_sealed, write_sealed
@@ -51,7 +50,7 @@ class Study:
     ways: Sequence[str]
     lengths: tuple[int, ...]
     folder: Path
-    tuning: Tuning | None
+    tuner: Tuner | None
     device: str
     cells: dict[Place, dict[str, Any]] = field(default_factory=dict)
     stable: dict[str, bool] = field(default_factory=dict)
@@ -64,31 +63,25 @@ class Study:
         """
         self.stable = {way: self.subject.put(way).prefix_stable for way in self.ways}
         missing = [one for one in self._places() if not self._known(one)]
-        untuned = dict.fromkeys(one.way for one in missing if one.tuned)
-        ahead = [way for way in untuned if not self._weights(way).exists()]
-        tuning = 0.0 if self.tuning is None else 3 * self.tuning.steps * _work(self.tuning.length)
-        total = sum(_work(one.length) for one in missing) + tuning * len(ahead)
+        total = sum(_work(one.length) for one in missing)
+        ahead = {one.way for one in missing if one.tuned and not self._weights(one.way).exists()}
+        step = 0.0 if self.tuner is None else 3 * _work(self.tuner.settings.length)
+        total += step * len(ahead) * (self.tuner.settings.steps if self.tuner else 0)
         done = 0.0
         for one in missing:
-            if one.tuned and one.way in ahead:
+            if self.tuner and one.tuned and one.way in ahead:
                 ahead.remove(one.way)
-                for step in self.tuner.tune(one.way, self._weights(one.way)):
-                    assert self.tuning is not None
-                    done += tuning / self.tuning.steps
-                    say(f"tuning {one.way}, step {step} of {self.tuning.steps}", done / total)
+                for number in self.tuner.tune(one.way, self._weights(one.way)):
+                    done += step
+                    say(f"tuning {one.way}, step {number}", done / total)
             words = self._measure(one)
             done += _work(one.length)
             say(f"{self._name(one)}: {words}", done / total)
 
-    @cached_property
-    def tuner(self) -> Tuner:
-        assert self.tuning is not None
-        return Tuner(self.subject, self.tuning, self.texts.training(self.tuning.length))
-
     def _places(self) -> list[Place]:
         texts = range(len(self.texts.ends))
         found = [Place(w, False, n, t) for t in texts for n in self.lengths for w in self.ways]
-        if self.tuning is not None:
+        if self.tuner is not None:
             found += [Place(w, True, n, t) for w in self.ways for t in texts for n in self.lengths]
         return found
 
@@ -104,7 +97,7 @@ class Study:
         return found is not None
 
     def _key(self, way: str, tuned: bool) -> dict[str, Any]:
-        tuning = asdict(self.tuning) if tuned and self.tuning else None
+        tuning = asdict(self.tuner.settings) if tuned and self.tuner else None
         return {"way": way, "version": version_of(parse(way)), "tuning": tuning}
 
     def _path(self, one: Place) -> Path:
@@ -120,7 +113,7 @@ class Study:
         if where in self.notes:
             return self.notes[where]
         try:
-            if one.tuned:
+            if one.tuned and self.tuner:
                 self.tuner.load(one.way, self._weights(one.way))
             else:
                 self.subject.put(one.way)

@@ -58,10 +58,10 @@ class Subject(ABC):
 class OfRun(Subject):
     """The model of a run of a protocol of text, which reads bytes."""
 
-    def __init__(self, trainer: Trainer, checksum: str) -> None:
+    def __init__(self, trainer: Trainer, run: str, checksum: str) -> None:
         config, model = trainer.config, trainer.model
         self.module: Transformer = model.eval()
-        self.name, self.checksum = f"run {config.hash}", checksum
+        self.name, self.checksum = f"run {run}", checksum
         self.trained, self.d_head = config.first.train.lengths[1], model.encoding.shape.d_head
         self.shape = shape_of(config.model, model.encoding.shape.train_len)
 

@@ -1,7 +1,8 @@
 """Tune a model for some steps with an encoding, from its own weights each time."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 
 import torch
@@ -32,13 +33,19 @@ class Tuner:
     Errors: ValueError where LoRA is not possible.
     """
 
-    def __init__(self, subject: Subject, tuning: Tuning, tokens: Tensor) -> None:
-        self.subject, self.tuning, self.tokens = subject, tuning, tokens
-        self.rate = LORA_RATE if tuning.lora else subject.rate
-        if tuning.lora:
-            _add_lora(subject)
+    def __init__(self, subject: Subject, settings: Tuning, tokens: Tensor) -> None:
+        self.subject, self.settings, self.tokens = subject, settings, tokens
+        self.rate = LORA_RATE if settings.lora else subject.rate
+        self.add_lora = _lora(subject) if settings.lora else None
+
+    @cached_property
+    def start(self) -> dict[str, Tensor]:
+        """Return the weights before tuning; adds LoRA's matrices, which change nothing yet."""
+        if self.add_lora is not None:
+            torch.manual_seed(0)
+            self.add_lora()
         own = self._tuned().items()
-        self.start = {name: x.detach().clone() for name, x in own if "encoding." not in name}
+        return {name: x.detach().clone() for name, x in own if "encoding." not in name}
 
     def tune(self, way: str, path: Path) -> Iterator[int]:
         """Tune, write what changed and yield each step's number."""
@@ -46,7 +53,7 @@ class Tuner:
         self.subject.module.load_state_dict(self.start, strict=False)
         own = self._tuned()
         optimiser = torch.optim.AdamW(own.values(), lr=self.rate, weight_decay=0.0)
-        for step in range(1, self.tuning.steps + 1):
+        for step in range(1, self.settings.steps + 1):
             optimiser.zero_grad(set_to_none=True)
             self._loss(step).backward()  # type: ignore[no-untyped-call]
             torch.nn.utils.clip_grad_norm_(own.values(), CLIP)
@@ -60,15 +67,15 @@ class Tuner:
     def load(self, way: str, path: Path) -> None:
         """Put a way and what `tune` wrote."""
         self.subject.put(way)
-        self.subject.module.load_state_dict(load_file(path), strict=False)
+        self.subject.module.load_state_dict(self.start | load_file(path), strict=False)
 
     def _tuned(self) -> dict[str, torch.nn.Parameter]:
         every = self.subject.module.named_parameters()
-        lora = self.tuning.lora
+        lora = self.settings.lora
         return {n: x for n, x in every if not lora or "lora_" in n or "encoding." in n}
 
     def _loss(self, step: int) -> Tensor:
-        draws, length = generator("extend", step), self.tuning.length
+        draws, length = generator("extend", step), self.settings.length
         at = int(torch.randint(len(self.tokens) - length, (1,), generator=draws))
         device = next(self.subject.module.parameters()).device
         row = self.tokens[None, at : at + length].to(device)
@@ -76,13 +83,13 @@ class Tuner:
         return cross_entropy(logits.float(), row[0, 1:])
 
 
-def _add_lora(subject: Subject) -> None:
-    """Add LoRA's matrices, which change nothing yet. Errors: ValueError."""
+def _lora(subject: Subject) -> Callable[[], object]:
+    """Return what adds LoRA's matrices to the model. Errors: ValueError."""
     try:
         from peft import LoraConfig, inject_adapter_in_model
     except ImportError as error:
         raise ValueError("--lora needs a package: pip install 'pezoo[extend]'") from error
     if not isinstance(subject, OfTransformers):
         raise ValueError("--lora is for models of transformers: leave it out for a run of pezoo")
-    torch.manual_seed(0)
-    inject_adapter_in_model(LoraConfig(r=RANK, target_modules="all-linear"), subject.module)
+    settings = LoraConfig(r=RANK, target_modules="all-linear")
+    return partial(inject_adapter_in_model, settings, subject.module)

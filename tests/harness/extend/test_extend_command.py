@@ -47,7 +47,7 @@ def test_a_tiny_model(extend, saved, tmp_path, kind):
 
 
 def test_the_default_ways_and_tuning(extend, llama):
-    code, out, err = extend(llama, "--tune", 2, "--format", "markdown")
+    code, out, err = extend(llama, "--tune", 2, "--to", "2x", "--texts", 1, "--format", "markdown")
     assert code == 0, err
     assert out.count("| rope(rope_parameters=yarn(factor=auto))") == 2
     assert "window(sinks=4):rope, tuned" in out
@@ -134,6 +134,8 @@ def test_a_run(extend, tmp_path):
         code, out, err = extend(model, "--pe", "rerope", "--format", "csv")
         assert code == 0, err
         assert len(out.splitlines()) == 1 + 2 * 4 * 2
+        code, out, err = extend(model, "--pe", "rerope")
+        assert out.startswith(f"run {ids['rope']}: bits per byte")
     assert len([*(tmp_path / "runs").glob("extend-*")]) == 1
     code, _, err = extend(ids["alibi"])
     assert code == 2

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from harness.extend import report, ways
+from harness.extend import report, rows, ways
 from harness.extend.measure import Place, Study, read
 from harness.extend.subject import OfRun, OfTransformers, Subject
 from harness.extend.texts import DEPTHS, Texts
@@ -49,7 +49,8 @@ def texts_of(subject, lengths, count=1, last=16):
 def study_of(subject, folder, names=("rope",), tuning=None, count=1):
     lengths = ways.lengths(subject.trained, 2 * subject.trained)
     texts = texts_of(subject, lengths, count)
-    return Study(subject, texts, names, lengths, folder, tuning, "cpu")
+    tuner = tuning and Tuner(subject, tuning, texts.training(tuning.length))
+    return Study(subject, texts, names, lengths, folder, tuner, "cpu")
 
 
 def test_texts_share_their_end_and_hold_each_passkey_at_its_depth():
@@ -201,7 +202,7 @@ def test_the_model_of_a_run():
     sets = ("model.layers=1", "model.width=16", "model.heads=2")
     config = resolve(load_protocol("text", sets), "text", parse("rope"), 0, "cpu", "auto")
     trainer = start(config)
-    subject = OfRun(trainer, "")
+    subject = OfRun(trainer, config.hash, "")
     assert subject.trained == 128
     texts = texts_of(subject, (64, 300))
     subject.put("rope(rope_parameters=yarn(factor=4))")
@@ -240,18 +241,16 @@ def test_advice_takes_the_way_that_reads_furthest_then_the_one_that_retrieves():
     study = filled(
         {"rope": (1, 0.9, 3, 4), "rerope": (1, 0.9, 0.91, 0.95), FAR: (1.1, 1, 0.91, 0.9)}
     )
-    found = {row.way: row for row in report.rows(study)}
+    found = {row.way: row for row in rows.rows(study)}
     assert [found[way].reach() for way in study.ways] == [2048, 4096, 0]
     assert found["rope"].gain(8192).mean == pytest.approx(-3.1)
-    assert found[FAR].loss_below() == pytest.approx(0.1)
-    assert report.advice(study)[0].startswith(
-        "without tuning, take rerope up to 4,096 tokens: 0.010"
-    )
+    assert found[FAR].cost() == pytest.approx(0.1)
+    assert rows.advice(study)[0].startswith("without tuning, take rerope up to 4,096 tokens: 0.010")
     study = filled({"rope": (1, 0.9, 3, 4), "rerope": FLAT, FAR: FLAT}, {FAR: True})
-    assert FAR in report.advice(study)[0]
-    assert "2 of 2 passkeys" in report.advice(study)[0]
-    assert "--yarn-orig-ctx 2048" in "".join(report.advice(study))
-    none = report.advice(filled({"rope": (1, 0.9, 3, 4)}))
+    assert FAR in rows.advice(study)[0]
+    assert "2 of 2 passkeys" in rows.advice(study)[0]
+    assert "--yarn-orig-ctx 2048" in "".join(rows.advice(study))
+    none = rows.advice(filled({"rope": (1, 0.9, 3, 4)}))
     last = "its own last 2,048 tokens: cut the text"
     assert none == [f"without tuning, no way is within 0.02 bits per byte of {last}"]
 
@@ -264,7 +263,7 @@ def test_the_picture_and_the_interval():
         ["AB", "AB", "B", "B"],
     ]
     half = 12.706 * 0.1 / math.sqrt(2) / math.sqrt(2)
-    assert f"1.050 ±{half:.3f}" in report.table(study, "simple")
+    assert f"1.050 ±{half:.3f}" in str(report.table(study))
 
 
 def test_a_way_that_cannot_read_a_length_is_named(llama, tmp_path, monkeypatch):
@@ -280,4 +279,4 @@ def test_a_way_that_cannot_read_a_length_is_named(llama, tmp_path, monkeypatch):
     monkeypatch.setattr(subject, "logits", fail)
     study.run(lambda what, done: None)
     assert study.notes == {("rope", False, 128): "out of memory: 2 GiB"}
-    assert "out of memory" in report.table(study, "simple")
+    assert "out of memory" in str(report.table(study))
