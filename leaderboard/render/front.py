@@ -125,7 +125,7 @@ class Front:
         # The task that most runs solve comes first.
         self.tasks.sort(key=lambda one: (-sum(e.far[0] for e in one.entries), one.task))
         encoders, self.text = tables[0].of_encoders, first.config.track == "text"
-        self.title = SETTINGS["tabs"].get(self.base, f"Encoders: {self.base}")
+        self.title = SETTINGS["tabs"].get(self.base, "Encoders: " * encoders + self.base)
         unit = SETTINGS["units"].get(self.base, "symbols")
         ends = Counter((one.table.first.train_length, one.far) for one in self.tasks)
         train, far = ends.most_common(1)[0][0]
@@ -133,7 +133,8 @@ class Front:
         self.headline = (
             f"Train on {train} {unit}, test on {far:,}: which positional encoding still works?"
         )
-        ran = {entry.row.label for one in self.tasks for entry in one.entries if entry.row.seeds}
+        every = [e for one in self.tasks for e in one.of(GENERAL, CHOSEN, TOLD)]
+        ran = {entry.row.label for entry in every if entry.row.seeds}
         seeds = span_text(
             len(e.row.seeds) for one in self.tasks for e in one.entries if e.row.seeds
         )

@@ -197,10 +197,10 @@ def _start(
     main, leads, names = main_tables(tables), ordered(tables), common["data"]["names"]
     every = with_column(leads)
     others = every[len(main) :]
-    tracks = [one for one in others if one.of_encoders or one.base in SETTINGS["tabs"]]
     own = list(answers(every, catalog))
     parts = [main] if main else []
-    parts += [list(some) for _, some in groupby(tracks, key=lambda table: table.base)]
+    parts += [list(some) for _, some in groupby(others, key=lambda table: table.base)]
+    parts[1:] = sorted(parts[1:], key=lambda some: some[0].base not in SETTINGS["tabs"])
     first = {
         "main": main,
         "overviews": [overview_of(some, names, catalog) for some in parts],

@@ -233,7 +233,7 @@
         svg("path", {
           class: "m",
           d: MARKS[marker],
-          fill: colour,
+          ...(one.hollow ? { fill: "none", style: "stroke:" + colour } : { fill: colour }),
           transform: "translate(" + px.toFixed(1) + " " + py.toFixed(1) + ")",
         });
       const marks = one.bare ? [] : parts[at].flat().map(([px, py]) => mark(px, py));

@@ -24,10 +24,12 @@
   }
 
   const costOf = (row, key) => PZ.number(row[key], row[key] < 10 ? 2 : row[key] < 100 ? 1 : 0);
-  const series = (rows, key, own) =>
+  const FEW = 3; // seeds: rows with fewer are hollow and never unbeaten
+  const series = (rows, key, own, edge) =>
     rows.map((row) => ({
       name: row.label,
-      label: PZ.short(row.label),
+      label: edge.includes(row) || row.label === window.DATA.reference ? PZ.short(row.label) : "",
+      hollow: row.seeds.length < FEW,
       look: PZ.look(row.label),
       words: "",
       points: [
@@ -54,7 +56,7 @@
     PZ.textColumn("front", {
       title: "unbeaten",
       value: (row) => (edge.includes(row) ? "yes" : "no"),
-      help: "no other row shown is at least as good and as cheap; never an encoding with hints",
+      help: "no other row shown is at least as good and as cheap; never an encoding with hints or fewer than three seeds",
     }),
     {
       key: "decode",
@@ -94,11 +96,11 @@
       window.DATA.decoding && "Decoding: " + window.DATA.decoding + ".",
     ]);
     const own = PZ.measure(table),
-      edge = front(drawn.filter((row) => !row.receives), key, own);
+      edge = front(drawn.filter((row) => !row.receives && row.seeds.length >= FEW), key, own);
     PZ.chart("plot", {
       name: "cost." + task,
       title: "Unseen " + table.metric + " on " + task + " against " + COSTS[key],
-      series: series(drawn, key, own),
+      series: series(drawn, key, own, edge),
       join: false,
       steps: edge.map((row) => [row[key], row.unseen.mean]),
       x: {

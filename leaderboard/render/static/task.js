@@ -139,6 +139,15 @@
     PZ.taskChart("curve", table, shown, { ...options, more });
   }
 
+  // A mean hides seeds of which some pass and others fail by far.
+  const disagree = (table) =>
+    (table?.rows ?? []).filter((row) => PZ.plain(row)).some((row) =>
+      row.cells.some((cell) => {
+        const own = (cell.seeds ?? []).map(([, value]) => value);
+        return row.track !== "text" && own.length > 2 && Math.max(...own) - Math.min(...own) > 0.5;
+      }),
+    );
+
   PZ.page(function () {
     const { tables, all, controls } = PZ.choose((t) => t.task === name);
     const table = tables[0];
@@ -150,7 +159,7 @@
       : [false, null];
     const [measure, measurePick] = PZ.select("measure", "Curve", PZ.measures(table));
     const [mode, modePick] = PZ.select("cells", "Cells", table ? PZ.modesOf(table) : []);
-    const [dots, dotsPick] = PZ.toggle("dots", "every seed");
+    const [dots, dotsPick] = PZ.toggle("dots", "every seed", disagree(table));
     const asides = table?.rows.some((row) => row.aside);
     const [modes, modesPick] = PZ.toggleIf(asides, "modes", "evaluation modes and other seeds");
     PZ.put("filters", [...controls, measurePick, modePick, dotsPick, modesPick, othersPick]);
