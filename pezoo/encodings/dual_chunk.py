@@ -30,7 +30,8 @@ class DualChunk(SelfExtend):
         window  w, the tokens of a chunk that keep their distances to the chunk before; 0 is a
                 quarter of train_len
 
-    Errors: those of rope; ValueError for a chunk or a window below 0.
+    Errors: those of rope; ValueError for a chunk or a window below 0. UserWarning for a text of
+    more than train_len tokens where s + w is above it.
 
     Paper: An et al. 2024, "Training-Free Long-Context Scaling of Large Language Models", Section 3.
     The default is the paper's, with which no distance is above train_len - 1. The released code
@@ -42,6 +43,7 @@ class DualChunk(SelfExtend):
     reports = "a model trained on 4k tokens reads 100k without fine-tuning"
     prf_text = "i - j within a chunk, then by the place in the chunk"
     causal_only = True
+    endless = "chunk=0 and window=0"
 
     def __init__(
         self,
@@ -65,6 +67,10 @@ class DualChunk(SelfExtend):
 
     def share(self, group: Any) -> float:
         return 0.0
+
+    @property
+    def further(self) -> str:
+        return f"chunk={self.chunk} and window={self.window}"
 
     def meetings(self, ctx: Pass) -> list[tuple[Tensor, Tensor]]:
         here = ctx.pos % self.chunk

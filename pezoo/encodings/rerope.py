@@ -41,6 +41,7 @@ class ReRoPE(SelfExtend):
     reports = "a trained model reads longer texts without fine-tuning"
     reads = "distance"
     prf_text = "clip(i - j, -w, w)"
+    endless = "leak=0 and window=0"
     relative = True
 
     def __init__(

@@ -52,6 +52,7 @@ class SelfExtend(Encoding):
     reports = "a trained model reads several times longer texts without fine-tuning"
     reads = "distance, positions"
     prf_text = "i - j within the window, then by groups"
+    endless = "group=0 and window=0"  # the options with which no text is too long
 
     def __init__(
         self,
@@ -75,6 +76,7 @@ class SelfExtend(Encoding):
         self.relative = type(self).relative and self.rope.relative and not log_n
         trained = self.shape.train_len
         self.group, self.window = group, window or max(1, trained // 2)
+        self.last = self.window  # the longest distance that is not divided
         self.log_n = log_n
         self.rope_within = self.window if group else max(self.window, trained)
         self.rope_within = min(self.rope_within, trained) if log_n else self.rope_within
@@ -101,7 +103,7 @@ class SelfExtend(Encoding):
     def reach(self) -> float:
         """The tokens of a text up to which a model trained on train_len knows every distance."""
         trained, share = self.shape.train_len, self.share(self.group) if self.group else 0.0
-        if self.window >= trained:
+        if self.last >= trained:
             return trained
         return float(self.window + (trained - self.window) / share) if share else math.inf
 
@@ -109,7 +111,8 @@ class SelfExtend(Encoding):
         if ctx.pos.shape[1] > self.reach and ctx.ask(ctx.pos.max()) >= self.reach:
             warnings.warn(
                 f"{self.name} with {self.further} reads {int(self.reach)} tokens with a model "
-                f"trained on {self.shape.train_len}: a longer text has distances that it never saw",
+                f"trained on {self.shape.train_len}: a longer text has distances that it never "
+                f"saw. {self.endless} reads any text",
                 stacklevel=3,
             )
 

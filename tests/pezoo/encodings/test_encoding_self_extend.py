@@ -144,6 +144,8 @@ def test_by_default_dual_chunk_has_no_distance_that_training_lacks(length):
         ("rerope", None),
         ("self_extend(group=0)", None),
         ("dual_chunk", None),
+        ("dual_chunk(chunk=6,window=3)", 8),
+        ("rerope(window=8)", 8),
     ],
 )
 def test_a_text_beyond_its_reach_is_named(text, reach):
@@ -159,6 +161,8 @@ def test_a_text_beyond_its_reach_is_named(text, reach):
     if reach:
         (message,) = said(reach + 1)
         assert f" reads {reach} tokens with a model trained on 8:" in message
+        options = one.endless.replace(" and ", ",")  # the advice is good
+        assert make(f"{text.partition('(')[0]}({options})", SHAPE).reach == math.inf
         assert one.train()
         assert not said(99)
 
