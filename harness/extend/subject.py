@@ -20,6 +20,7 @@ OWN = "rope"  # the model's own rotation, with its own options
 BYTES = 256  # tokens of a vocabulary of bytes
 EDGE = 2**20  # bytes at both ends of a file of weights that are part of its checksum
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+LOCAL = {"local_files_only": True, "trust_remote_code": False}
 WEIGHTS = ("*.safetensors", "*.bin", "*.gguf")
 
 
@@ -129,10 +130,10 @@ def _transformers() -> Any:
     return transformers
 
 
-def _located(path: Path) -> tuple[Path, dict[str, str]]:
-    """Return the folder and, for a GGUF file, its name there. Errors: ValueError."""
+def _located(path: Path) -> tuple[Path, dict[str, Any]]:
+    """Return the folder, and options of from_pretrained. Errors: ValueError."""
     if path.suffix == ".gguf" and path.is_file():
-        return path.parent, {"gguf_file": path.name}
+        return path.parent, LOCAL | {"gguf_file": path.name}
     if path.is_dir() and not (path / "config.json").exists():
         files = sorted(one.name for one in path.glob("*.gguf"))
         if len(files) > 1:
@@ -140,13 +141,13 @@ def _located(path: Path) -> tuple[Path, dict[str, str]]:
                 f"{path} holds {len(files)} GGUF files: name one, as {path / files[0]}"
             )
         if files:
-            return path, {"gguf_file": files[0]}
+            return path, LOCAL | {"gguf_file": files[0]}
     if not (path / "config.json").exists():
         raise ValueError(
             f"no model in {path}: expected a folder with config.json of a causal model of "
             "transformers, a GGUF file, or the id or folder of a run of protocol text"
         )
-    return path, {}
+    return path, LOCAL
 
 
 @contextmanager
@@ -169,19 +170,21 @@ def _check(path: Path, config: Any) -> None:
             f"{name} in {path} is not a causal model: pezoo extend needs one that predicts the "
             "next token, such as LlamaForCausalLM"
         )
-    if not getattr(config, "rope_parameters", None):
+    if not (
+        getattr(config, "rope_parameters", 0) and getattr(config, "max_position_embeddings", 0)
+    ):
         raise ValueError(
             f"{name} in {path} does not rotate: pezoo extend is for models trained with RoPE, such "
             "as Llama, Qwen or Mistral"
         )
 
 
-def _tokenizer(path: Path, folder: Path, options: dict[str, str], vocab: int) -> Any:
+def _tokenizer(path: Path, folder: Path, options: dict[str, Any], vocab: int) -> Any:
     """Return the tokenizer, None for a model of bytes without one. Errors: ValueError."""
     from transformers import AutoTokenizer
 
     kept = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json")
-    if not options and not any((folder / name).exists() for name in kept):
+    if "gguf_file" not in options and not any((folder / name).exists() for name in kept):
         if vocab == BYTES:
             return None
         raise ValueError(
@@ -196,7 +199,7 @@ def _checksum(folder: Path, gguf: str | None) -> str:
     """Return a hash of the settings and of both ends of each file of weights."""
     found = sorted(one for kind in WEIGHTS for one in folder.glob(gguf or kind))
     digest = hashlib.sha256()
-    for path in dict.fromkeys([*folder.glob("*.json"), *found]):
+    for path in [*sorted(folder.glob("*.json")), *found]:
         size = path.stat().st_size
         digest.update(f"{path.name} {size} ".encode())
         with open(path, "rb") as file:

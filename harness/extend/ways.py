@@ -9,6 +9,7 @@ from pezoo import rope_scaling
 from pezoo.registry import check, parse, parse_list
 
 FIXED = "linear", "ntk", "yarn", "llama3"  # scalings whose frequencies no text changes
+PLAIN = {"rope_type", "rope_theta", "factor", rope_scaling.TRAINED}  # what llama.cpp has flags for
 BANDS = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}  # of llama3
 
 
@@ -64,21 +65,19 @@ def paste(way: str, subject: Subject, length: int) -> dict[str, str]:
     own = rope_parameters(spec.options["rope_parameters"], subject, length)
     if own is None:
         return found
-    found["config.json"] = f'"rope_parameters": {json.dumps(own)}'
-    if own["rope_type"] == "dynamic":
+    kind, flags, told = own["rope_type"], f"--ctx-size {length}", {"rope_parameters": own}
+    if kind in ("default", "llama3"):  # from the others vLLM derives that it may read so far
+        told["max_position_embeddings"] = length
+    found["config.json"] = json.dumps(told)[1:-1]
+    if kind == "dynamic":
         return found
-    override = json.dumps({"rope_parameters": own})
-    found["vLLM"] = f"--hf-overrides '{override}' --max-model-len {length}"
-    kind, flags = own["rope_type"], f"--ctx-size {length}"
+    found["vLLM"] = f"--hf-overrides '{json.dumps(told)}' --max-model-len {length}"
     if kind == "default":
         found["llama.cpp"] = f"{flags} --rope-freq-base {own['rope_theta']:.6g}"
-    elif kind in ("linear", "yarn") and {*own} <= {*PLAIN}:
+    elif kind in ("linear", "yarn") and {*own} <= PLAIN:
         found["llama.cpp"] = f"{flags} --rope-scaling {kind} --rope-scale {own['factor']:g}"
         found["llama.cpp"] += f" --yarn-orig-ctx {subject.trained}" * (kind == "yarn")
     return found
-
-
-PLAIN = "rope_type", "rope_theta", "factor", rope_scaling.TRAINED
 
 
 def rope_parameters(text: Any, subject: Subject, length: int) -> dict[str, Any] | None:
@@ -87,20 +86,16 @@ def rope_parameters(text: Any, subject: Subject, length: int) -> dict[str, Any] 
     kind, factor = own["rope_type"], own.get("factor")
     if kind not in (*FIXED, "dynamic"):
         return None
-    theta = float((subject.rotation or {}).get("rope_theta", 10_000.0))
-    own = {"rope_theta": theta} | own
-    if factor == rope_scaling.AUTO:
-        own["factor"] = factor = factor_for(subject.trained, length)
+    own = {"rope_theta": float((subject.rotation or {}).get("rope_theta", 10_000.0))} | own
+    if factor is not None:
+        auto = factor == rope_scaling.AUTO
+        own["factor"] = float(factor_for(subject.trained, length) if auto else factor)
     if kind == "ntk":
-        assert factor is not None
-        width = subject.d_head
-        grown = own["rope_theta"] * factor ** (width / (width - 2))
-        return {"rope_type": "default", "rope_theta": grown}
+        power = subject.d_head / (subject.d_head - 2)
+        return {"rope_type": "default", "rope_theta": own["rope_theta"] * own["factor"] ** power}
     if kind in ("yarn", "llama3"):
         own.setdefault(rope_scaling.TRAINED, subject.trained)
-    if kind == "llama3":
-        own = BANDS | own
-    return own | {"factor": float(own["factor"])}
+    return (BANDS if kind == "llama3" else {}) | own
 
 
 def _grouped(

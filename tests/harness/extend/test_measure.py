@@ -112,8 +112,7 @@ def test_what_is_pasted_computes_the_same(saved, llama, scaling):
     way = f"rope(rope_parameters={scaling})"
     told = ways.paste(way, subject, 256)["config.json"]
     subject.put(way)
-    own = json.loads(f"{{{told}}}")["rope_parameters"]
-    pasted = AutoModelForCausalLM.from_pretrained(llama, rope_parameters=own)
+    pasted = AutoModelForCausalLM.from_pretrained(llama, **json.loads(f"{{{told}}}"))
     for length in (60, 256):
         ids = texts_of(subject, (256,)).passage(0, length).ids[None]
         assert torch.allclose(subject.logits(ids, length), pasted(ids).logits, atol=1e-4)
@@ -131,6 +130,7 @@ def test_flags_of_other_software():
     yarn = "--ctx-size 8000 --rope-scaling yarn --rope-scale 4 --yarn-orig-ctx 2048"
     assert told[SCALED[2]]["llama.cpp"] == yarn
     assert told[SCALED[2]]["vLLM"].endswith("--max-model-len 8000")
+    assert ['"max_position' in one["vLLM"] for one in told.values()] == [False, True, False]
     auto = ways.paste("rope(rope_parameters=yarn(factor=auto))", subject, 8000)
     assert auto["llama.cpp"] == yarn
     group = ways.paste("self_extend(group=8)", subject, 8000)["llama.cpp (llama-completion)"]
