@@ -275,8 +275,10 @@ class Encoding(Extras, Remade):
 
         Errors: PositionError for positions or a length that the encoding cannot represent.
         """
-        last = ctx.ask(ctx.pos.max()) if self.max_len is not None else -1
-        if self.max_len is not None and last >= self.max_len:
+        if self.max_len is None:
+            return {}
+        last = ctx.ask((ctx.pos if self.axes == 1 else ctx.places(self.axes)).max())
+        if last >= self.max_len:
             raise PositionError(
                 f"{type(self).__name__} represents positions 0..{self.max_len - 1}, "
                 f"was given position {last}"

@@ -64,7 +64,7 @@ class RoPE(Encoding):
     prf_text = "i - j"
     also = (("hope", "rope(rope_parameters=high_frequency)"),)
     relative = True
-    rope_within = 2**24  # where float32 no longer holds every position
+    rope_within: int | None = 2**24  # where float32 no longer holds every position
 
     def __init__(
         self,
@@ -141,10 +141,14 @@ class RoPE(Encoding):
     def prepare(self, ctx: Context) -> Pass:
         ctx = super().prepare(ctx)
         drawn = dict(ctx.drawn or {})
-        turn = self.turn(ctx.query_pos[:, None, :, None].float(), ctx)
+        turn = self.turn(self.turned_by(ctx), ctx)
         if self.drop < 1:
             turn = torch.where(drawn.get(TURN, ctx.pos.new_zeros(())).bool(), turn, 1.0)
         return replace(ctx, drawn={**drawn, ROTATION: turn})
+
+    def turned_by(self, ctx: Context) -> Tensor:
+        """Return what each pair turns by, times its w, (B|1, 1, T, 1|K/2) floats."""
+        return ctx.query_pos[:, None, :, None].float()
 
     def turn(self, by: Tensor, ctx: Context) -> Tensor:
         """Return e^(i by w) times the attention factor, complex; by (B|1, H|1, n, 1|K/2) floats."""

@@ -3,9 +3,11 @@
 from dataclasses import replace
 from typing import Unpack
 
+import torch
 from torch import Tensor
 
 from pezoo.base import Context, Encoding, Pass, Plan, Shape, Sizes
+from pezoo.encodings.axial_rope import sections_of
 from pezoo.encodings.shifted import drawn_offset, moved
 from pezoo.functional import inverse_frequencies, own_pairs, sinusoid
 from pezoo.registry import register
@@ -20,7 +22,8 @@ class Sinusoidal(Encoding):
     Example: D = 2, w_0 = 1: the embedding (0, 0) at position p becomes (sin p, cos p).
 
     Shapes: x (B, T, D) -> the same. Angles are float32 whatever the dtype of x.
-    Options: base, of the wavelengths.
+    Options: base, of the wavelengths; axes, each of which has its own share of D, with the sinusoid
+    of its coordinate, as in Chen et al. 2021 (MoCo v3): as many pairs, the first ones more.
     Errors: ValueError for an odd D.
 
     Paper: Vaswani et al. 2017, Section 3.5, where sine and cosine alternate along D; here the sines
@@ -35,20 +38,30 @@ class Sinusoidal(Encoding):
     prf_text = "the pair: i n + j"
 
     def __init__(
-        self, shape: Shape | None = None, *, base: float = 10_000.0, **sizes: Unpack[Sizes]
+        self,
+        shape: Shape | None = None,
+        *,
+        base: float = 10_000.0,
+        axes: int = 1,
+        **sizes: Unpack[Sizes],
     ) -> None:
         super().__init__(shape, **sizes)
         shape = self.shape
         if shape.d_model % 2:
             raise ValueError(f"{self.name} needs an even d_model, got {shape.d_model}")
         inverse_frequencies(shape.d_model, base)  # raises for a base that has none
-        self.base = base
+        self.pairs = sections_of("", shape.d_model // 2, axes)
+        self.base, self.axes = base, axes
 
     def prf(self, ctx: Context) -> Tensor:
         return own_pairs(ctx.pos)
 
     def embed(self, x: Tensor, ctx: Context) -> Tensor:
-        return x + sinusoid(ctx.query_pos, self.shape.d_model, self.base).to(x.dtype)
+        if self.axes == 1:
+            return x + sinusoid(ctx.query_pos, self.shape.d_model, self.base).to(x.dtype)
+        places = ctx.places(self.axes)[:, ctx.pos.shape[1] - ctx.new :].unbind(-1)
+        waves = [sinusoid(one, 2 * n, self.base) for one, n in zip(places, self.pairs, strict=True)]
+        return x + torch.cat(waves, -1).to(x.dtype)
 
 
 @register("shifted_sinusoidal")

@@ -287,8 +287,9 @@ def _other_forms(
 def _score_mod(form: ScoreMod, heads: int, ctx: Pass) -> Tensor:
     """Return the dense bias after a check of the function that FlexAttention calls by pairs."""
     dense = form.dense(heads, ctx)
-    last = torch.tensor(heads - 1), ctx.query_pos[0, -1]
-    pairs = torch.stack([form.value(*last, j) for j in ctx.pos[0]]).expand(ctx.pos.shape[1])
+    tokens = [place.unbind() for place in ctx.places(form.axes)[0]] if form.axes else ctx.pos[0]
+    head, last = torch.tensor(heads - 1), tokens[-1]
+    pairs = torch.stack([form.value(head, last, j) for j in tokens]).expand(ctx.pos.shape[1])
     same = dense.expand(len(ctx.pos), heads, ctx.new, -1)[0, -1, -1]
     message = "ScoreMod of one pair differs from that of all: use elementwise operations"
     close(_finite(pairs), _finite(same), 1e-9, message)

@@ -13,6 +13,7 @@ OTHERS = (  # of those that compute alike, one
     *("nope", "alibi", "t5", "fire", "learned", "shifted_sinusoidal", "relative", "shaw", "fox"),
     *("cope", "dape", "dape2", "grape", "path", "pope", "selective_rope", "stick_breaking"),
     *("goat", "repo", "rope_pp", "seqpe", "wall"),
+    *("axial_rope", "mixed_rope", "lie_rope", "log_cpb", "relative_2d", "cpe"),
     *("asentmax", "bipe", "geometric", "latch", "layers", "lbpe", "randomized:rope", "window:rope"),
     *(f"prism({SMALL})", f"prism_spectral({SMALL})", TWICE),
 )

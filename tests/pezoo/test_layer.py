@@ -14,7 +14,18 @@ from pezoo.testing.probe import key_weight, task_prf
 
 torch.set_num_threads(1)
 D = torch.float64
-READ_X = ["abacus", "asentmax", "bipe", "cable", "coupled", "fox", "grape", "latch", "learned"]
+READ_X = [
+    "abacus",
+    "asentmax",
+    "bipe",
+    "cable",
+    "coupled",
+    "cpe",
+    "fox",
+    "grape",
+    "latch",
+    "learned",
+]
 READ_X += [
     "carope",
     "path",
@@ -75,7 +86,7 @@ def in_chunks(encoding, x, q, k, v, pos, sizes, **fields):
     return torch.cat(parts, 2), cache
 
 
-@pytest.mark.parametrize("name", pezoo.names())
+@pytest.mark.parametrize("name", sorted({*pezoo.names()} - {"cpe"}))  # it takes no cache
 def test_it_equals_the_long_form_in_one_pass_and_token_by_token(name):
     encoding, (x, q, k, v) = make(name), inputs()
     want = long_form(encoding, x, q, k, v, torch.arange(10)[None], **TOKENS)

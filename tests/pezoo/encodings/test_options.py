@@ -7,6 +7,14 @@ from pezoo import Shape, make
 SHAPE = Shape(d_model=16, n_heads=4, d_head=4, n_layers=2, train_len=10)
 IMPOSSIBLE = [
     ("abacus(digits=())", "digits"),
+    ("axial_rope(axes=3)", "an axis without pairs: d_head=4, axes=3"),
+    ("axial_rope(axes=0)", "axes must be at least 1, got 0"),
+    ("mixed_rope(axes=3)", r"axes must be within 1\.\.2, the pairs of d_head; got 3"),
+    ("alibi_2d(metric=city)", "unknown metric 'city'"),
+    ("cpe(kernel=2)", "kernel must be odd and at least 1, got 2"),
+    ("log_cpb(hidden=0)", "hidden must be at least 1, got 0"),
+    ("relative_2d(clip=0)", "clip must be at least 1, got 0"),
+    ("learned(side=3)", "side=3 needs axes=2, and no max_len"),
     ("cable(kernel=cube)", "unknown kernel 'cube'"),
     ("carope(base=1.0)", "base must be above 1, got 1"),
     ("carope(rope_parameters=ntk(factor=2))", "rope_type=ntk has others"),
