@@ -18,7 +18,10 @@ COLOURS = (
     "#1f78c1", "#d9541e", "#12925f", "#9a5fc0", "#c28a00",
     "#d6457e", "#1d9bb3", "#7d8b00", "#a0652f", "#c23b3b",
 )  # fmt: skip
-DASHES = ("solid", "dash", "dashdot", "longdash", "longdashdot", "shortdash", "dashdotdot")
+DASHES = (
+    *("solid", "dash", "dashdot", "longdash", "longdashdot", "shortdash", "dashdotdot"),
+    *("widedash", "dashdots"),
+)
 MARKERS = ("circle", "square", "diamond", "triangle-up", "triangle-down")
 MOST = 8  # curves in one picture
 SETTINGS = tomllib.loads((files("leaderboard.render") / "readme.toml").read_text("utf-8"))

@@ -3,7 +3,7 @@
 // numbers as a table. The first picture of a page is drawn by leaderboard/render/curves.py, in the same way.
 (function () {
   const { el } = PZ;
-  const DASHES = (PZ.DASHES = { solid: "", dash: "7 4", dot: "2 3", dashdot: "8 3 2 3", longdash: "14 4", longdashdot: "14 3 2 3", shortdash: "4 2", dashdotdot: "8 3 2 3 2 3" });
+  const DASHES = (PZ.DASHES = { solid: "", dash: "7 4", dot: "2 3", dashdot: "8 3 2 3", longdash: "14 4", longdashdot: "14 3 2 3", shortdash: "4 2", dashdotdot: "8 3 2 3 2 3", widedash: "7 8", dashdots: "8 3 2 3 2 3 2 3" });
   const MARKS = {
     circle: "M-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0z",
     square: "M-3 -3h6v6h-6z",
