@@ -95,7 +95,7 @@ def advice(study: Study) -> list[str]:
     lines, trained = [], f"{study.subject.trained:,}"
     for tuned in _kinds(study):
         steps = study.tuner.settings.steps if study.tuner else 0
-        when = f"with {steps} steps" if tuned else "without tuning"
+        when = f"with {steps} step{'s' * (steps > 1)}" if tuned else "without tuning"
         if row := best(study, tuned):
             n = row.reach()
             lines.append(f"{when}, take {row.way} up to {n:,} tokens: {_reason(row, n)}")
