@@ -146,7 +146,8 @@ class SelfExtend(Encoding):
         """
         group = self.groups(ctx)
         at, shift = self.coarse(ctx.pos, group), self.window * (1 - self.share(group.float()))
-        return [(ctx.pos, ctx.pos), (at + shift, at), (at - shift, at)]
+        found = [(ctx.pos, ctx.pos), (at + shift, at), (at - shift, at)]
+        return found[: 2 if ctx.new == 1 else 3]  # a single new token sees no later keys
 
     def way(self, ctx: Pass) -> Tensor:
         """Return which of `meetings` each query and key have, (B|1, T, S)."""
@@ -156,9 +157,12 @@ class SelfExtend(Encoding):
     def prepare(self, ctx: Context) -> Pass:
         ctx = super().prepare(ctx)
         drawn = dict(ctx.drawn or {})
-        for n, both in enumerate(self.meetings(ctx)):
-            for name, pos in zip((QUERIES, KEYS), both, strict=True):
-                drawn[f"{name}{n}"] = self.rope.turn(pos[:, None, :, None].float(), ctx)
+        before = None
+        for n, (queries, keys) in enumerate(self.meetings(ctx)):
+            drawn[f"{QUERIES}{n}"] = self.rope.turn(queries[:, None, :, None].float(), ctx)
+            if keys is not before:
+                drawn[f"{KEYS}{n}"] = self.rope.turn(keys[:, None, :, None].float(), ctx)
+            before = keys
         return replace(ctx, drawn=drawn)
 
     def scores(self, q: Tensor, k: Tensor, ctx: Pass) -> Tensor:
@@ -172,12 +176,12 @@ class SelfExtend(Encoding):
             q = q * (n.to(q.dtype).log() / math.log(longest))
         way = (self.way(ctx) * drawn[EXTEND])[:, None]
 
-        def met(n: int) -> Tensor:
-            here, there = drawn[f"{QUERIES}{n}"][:, :, end - ctx.new : end], drawn[f"{KEYS}{n}"]
-            return self.rope.rotated(q, here) @ self.rope.rotated(k, there[:, :, :end]).mT
-
+        found, keys = q.new_zeros(()), k
         with full_precision(q.device.type):
-            found = met(0)
-            for one in range(1, sum(name.startswith(KEYS) for name in drawn)):
-                found = torch.where(way == one, met(one), found)
+            for n in range(sum(name.startswith(QUERIES) for name in drawn)):
+                if f"{KEYS}{n}" in drawn:  # else those of the way before
+                    keys = self.rope.rotated(k, drawn[f"{KEYS}{n}"][:, :, :end])
+                here = drawn[f"{QUERIES}{n}"][:, :, end - ctx.new : end]
+                met = self.rope.rotated(q, here) @ keys.mT
+                found = torch.where(way == n, met, found) if n else met
         return found

@@ -10,7 +10,8 @@ from pezoo.testing import SHAPE, build, context, tokens
 OPTIONS = (
     "self_extend(window=3,group=2,rope_parameters=dynamic(factor=2))",
     "rerope(window=3,leak=0.5,log_n=true,rope_parameters=yarn(factor=auto))",
-    "window(size=4):rope",
+    "window(size=4,sinks=2):rope",
+    "dual_chunk(chunk=3,window=2)",
     "window(chunk=4):rerope(window=3)",
     "layers(every=2):window(size=4):rope,rerope(window=3)",
     "ssmax:self_extend(window=3)",
