@@ -178,10 +178,10 @@ class SelfExtend(Encoding):
 
         found, keys = q.new_zeros(()), k
         with full_precision(q.device.type):
-            for n in range(sum(name.startswith(QUERIES) for name in drawn)):
-                if f"{KEYS}{n}" in drawn:  # else those of the way before
-                    keys = self.rope.rotated(k, drawn[f"{KEYS}{n}"][:, :, :end])
-                here = drawn[f"{QUERIES}{n}"][:, :, end - ctx.new : end]
+            for one in range(sum(name.startswith(QUERIES) for name in drawn)):
+                if f"{KEYS}{one}" in drawn:  # else those of the way before
+                    keys = self.rope.rotated(k, drawn[f"{KEYS}{one}"][:, :, :end])
+                here = drawn[f"{QUERIES}{one}"][:, :, end - ctx.new : end]
                 met = self.rope.rotated(q, here) @ keys.mT
-                found = torch.where(way == n, met, found) if n else met
+                found = torch.where(way == n, met, found) if one else met
         return found
