@@ -183,5 +183,5 @@ class SelfExtend(Encoding):
                     keys = self.rope.rotated(k, drawn[f"{KEYS}{one}"][:, :, :end])
                 here = drawn[f"{QUERIES}{one}"][:, :, end - ctx.new : end]
                 met = self.rope.rotated(q, here) @ keys.mT
-                found = torch.where(way == n, met, found) if one else met
+                found = torch.where(way == one, met, found) if one else met
         return found
