@@ -83,7 +83,7 @@ def _study(asked: SimpleNamespace) -> tuple[Study, dict[str, Any]]:
         raise click.UsageError(f"--last {last}: expected fewer tokens than a text of {lengths[0]}")
     texts = Texts(subject, corpus, lengths, asked.texts, last)
     settings = {
-        "model": subject.name, "checksum": subject.checksum, "trained": subject.trained,
+        "model": subject.name, "checksum": subject.checksum(), "trained": subject.trained,
         "text": corpus.checksum, "texts": asked.texts, "last": last, "longest": longest,
         "dtype": asked.dtype, "device": asked.device,
     }  # fmt: skip
@@ -112,7 +112,6 @@ def _subject(asked: SimpleNamespace) -> Subject:
     """Load the model. Errors: UsageError or ValueError."""
     from harness.cli.show import config_of, find, restore, started
     from harness.extend.subject import OWN, OfRun, OfTransformers
-    from harness.runs.folder import RunFolder
 
     path, run, runs = Path(asked.model), asked.model, asked.runs
     if (path / "result.json").exists():
@@ -129,7 +128,7 @@ def _subject(asked: SimpleNamespace) -> Subject:
     if not restore(trainer, config, runs):
         raise click.UsageError(f"run {config.hash} has no checkpoint left")
     trainer.model.to(asked.device)
-    return OfRun(trainer, config.hash, RunFolder(Path(runs), config).weights()[1])
+    return OfRun(trainer, config.hash)
 
 
 def _show(study: Study, settings: dict[str, Any], form: str) -> None:

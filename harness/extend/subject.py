@@ -18,22 +18,19 @@ from pezoo.registry import make
 
 OWN = "rope"  # the model's own rotation, with its own options
 BYTES = 256  # tokens of a vocabulary of bytes
-EDGE = 2**20  # bytes at both ends of a file of weights that are part of its checksum
+SOME = 256  # numbers of each weight that are part of the checksum
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 LOCAL = {"local_files_only": True, "trust_remote_code": False}
-WEIGHTS = ("*.safetensors", "*.bin", "*.gguf")
 
 
 class Subject(ABC):
     """A causal model: `trained` is L, the length of its texts in training.
 
-    `checksum` changes with the weights. `rotation` is its rope_parameters, None where nobody else
-    reads them.
+    `rotation` is its rope_parameters, None where no other software reads the model.
     """
 
     module: nn.Module
     name: str
-    checksum: str
     trained: int
     d_head: int
     rotation: dict[str, Any] | None = None
@@ -55,14 +52,21 @@ class Subject(ABC):
         """Return the bytes of a text of these tokens."""
         return len(ids)
 
+    def checksum(self) -> str:
+        """Return a hash of the beginning of every weight."""
+        found = hashlib.sha256()
+        for x in self.module.parameters():
+            found.update(x.detach().flatten()[:SOME].float().cpu().numpy().tobytes())
+        return found.hexdigest()
+
 
 class OfRun(Subject):
     """The model of a run of a protocol of text, which reads bytes."""
 
-    def __init__(self, trainer: Trainer, run: str, checksum: str) -> None:
+    def __init__(self, trainer: Trainer, run: str) -> None:
         config, model = trainer.config, trainer.model
         self.module: Transformer = model.eval()
-        self.name, self.checksum = f"run {run}", checksum
+        self.name = f"run {run}"
         self.trained, self.d_head = config.first.train.lengths[1], model.encoding.shape.d_head
         self.shape = shape_of(config.model, model.encoding.shape.train_len)
 
@@ -91,7 +95,6 @@ class OfTransformers(Subject):
         with _named(f"cannot load the model in {path}"):
             self.module = load(folder, dtype=DTYPES[dtype], **options).to(device).eval()
         self.name = path.resolve().name
-        self.checksum = _checksum(folder, options.get("gguf_file"))
         self.trained, self.rotation = config.max_position_embeddings, config.rope_parameters
         self.d_head = getattr(config, "head_dim", None) or (
             config.hidden_size // config.num_attention_heads
@@ -193,17 +196,3 @@ def _tokenizer(path: Path, folder: Path, options: dict[str, Any], vocab: int) ->
         )
     with _named(f"cannot load the tokenizer in {path}"):
         return AutoTokenizer.from_pretrained(folder, **options)
-
-
-def _checksum(folder: Path, gguf: str | None) -> str:
-    """Return a hash of the settings and of both ends of each file of weights."""
-    found = sorted(one for kind in WEIGHTS for one in folder.glob(gguf or kind))
-    digest = hashlib.sha256()
-    for path in [*sorted(folder.glob("*.json")), *found]:
-        size = path.stat().st_size
-        digest.update(f"{path.name} {size} ".encode())
-        with open(path, "rb") as file:
-            digest.update(file.read(EDGE))
-            file.seek(max(0, size - EDGE))
-            digest.update(file.read())
-    return digest.hexdigest()

@@ -24,7 +24,7 @@ SCALED = [f"{kind}(factor=4)" for kind in ("linear", "ntk", "yarn", "llama3", "d
 class Copier(Subject):
     """Predicts what followed the last 8 bytes where they occurred before, `window` back at most."""
 
-    name, checksum, trained, d_head = "copier", "", 2048, 8
+    name, trained, d_head = "copier", 2048, 8
 
     def __init__(self, window):
         self.window = window
@@ -202,7 +202,7 @@ def test_the_model_of_a_run():
     sets = ("model.layers=1", "model.width=16", "model.heads=2")
     config = resolve(load_protocol("text", sets), "text", parse("rope"), 0, "cpu", "auto")
     trainer = start(config)
-    subject = OfRun(trainer, config.hash, "")
+    subject = OfRun(trainer, config.hash)
     assert subject.trained == 128
     texts = texts_of(subject, (64, 300))
     subject.put("rope(rope_parameters=yarn(factor=4))")
