@@ -69,7 +69,8 @@ def picture(tables: Sequence[Table], catalog: Catalog) -> tuple[str, str] | None
 
 def _block(tables: Sequence[Table], catalog: Catalog) -> str:
     """One line per encoding, most tasks solved first; hinted ones and oracles last, no controls."""
-    lines = [line for line in bare_lines(overview(tables)) if line.receives != CONTROL]
+    every, also = overview(tables), SETTINGS["also"]
+    lines = [line for line in bare_lines(every) if line.receives != CONTROL]
     lines = [line for line in lines if any(_solved(line, n)[1] for n in (1, NEAR, FAR))]
     hinted = [line for line in lines if line.receives]
     plain = sorted((line for line in lines if line not in hinted), key=_merit, reverse=True)
@@ -79,6 +80,7 @@ def _block(tables: Sequence[Table], catalog: Catalog) -> str:
     room = MOST - len(hinted) - 2  # the reference and all others have a row each
     rest = [line for line in plain[room:] if line is not reference]
     own = plain[:room] + [reference] * (reference not in plain[:room])
+    own += [line for line in every if line.label in also and not line.aside]
     marks = chosen(tables, catalog)
     costs: dict[int, dict[str, float]] = defaultdict(dict)
     for one in measured():
