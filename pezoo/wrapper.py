@@ -27,7 +27,7 @@ from pezoo.registry import make
 CLAIMS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("prefix_stable", "relative", "reads_distance", "order_blind"), all),
     **dict.fromkeys(("stochastic", "causal_only", "needs_scale", "needs_slots"), any),
-    "axes": max,
+    "axes": partial(max, default=1),
     "reads_length": any,
     "oracle": any,
     "control": any,
@@ -97,7 +97,10 @@ class Wrapper(Encoding):
 
     def prepare(self, ctx: Context) -> Pass:
         outer = super().prepare(ctx)
-        ctx = self.inner_ctx(outer)
+        return self.prepare_inner(self.inner_ctx(outer), outer)
+
+    def prepare_inner(self, ctx: Pass, outer: Pass) -> Pass:
+        """Prepare the inner encoding. Errors: ValueError for coords beside changed positions."""
         if self.inner.axes > 1 and ctx.coords is not None and ctx.pos is not outer.pos:
             raise ValueError(
                 f"{self.name} changes positions, and {type(self.inner).__name__} reads coords in "

@@ -79,7 +79,7 @@ class Window(Wrapper):
 
     def prepare(self, ctx: Context) -> Pass:
         before = Encoding.prepare(self, ctx)
-        after = self.inner.prepare(self.inner_ctx(before))
+        after = self.prepare_inner(self.inner_ctx(before), before)
         if after.true_pos is not before.true_pos or after.distances is not before.distances:
             raise ValueError(
                 f"{self.name} counts positions, which {self.inner.name} replaces: put "
@@ -90,7 +90,7 @@ class Window(Wrapper):
         # The keys that meet these queries keep their positions.
         pos, memo = before.pos.clamp(max=self.last), before.memo.setdefault(SINKS, Memo())
         capped = Pass.of(self.inner_ctx(before), pos=pos, true_pos=before._true_pos, memo=memo)
-        return replace(after, inner=(*after.inner, self.inner.prepare(capped)))
+        return replace(after, inner=(*after.inner, self.prepare_inner(capped, before)))
 
     def within(self, ctx: Pass) -> tuple[Encoding, Pass]:
         inner, here = super().within(ctx)
@@ -131,6 +131,8 @@ class Window(Wrapper):
         (q, _), (k, _) = self._halves(q), self._halves(k)
         form = super().bias_form(q, k, ctx, ScoreMod)
         if kind is not ScoreMod or (form is None and super().bias(q, k, ctx) is not None):
+            return None
+        if isinstance(form, ScoreMod) and form.axes:  # of coordinates: it lacks the positions
             return None
 
         def value(h: Tensor, i: Tensor, j: Tensor) -> Tensor:

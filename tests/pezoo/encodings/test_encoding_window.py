@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from pezoo import Context, Shape, attend, make
+from pezoo.base import ScoreMod
 
 D = torch.float64
 SHAPE = Shape(d_model=8, n_heads=2, d_head=4, n_layers=1, train_len=8)
@@ -78,6 +79,20 @@ def test_first_tokens_are_those_of_each_document():
         for j, r in enumerate(pos[0].tolist()):
             if document[i] == document[j] and min(p, r) >= 0:
                 assert (bias[i, j] == 0) == (p - r < 2 or r == 0)
+
+
+def test_a_window_around_coordinates():
+    pos = torch.arange(9)[None]
+    grid = torch.stack([pos // 3, pos % 3], -1)
+    one, plain = make("window(size=4):alibi_2d", SHAPE), make("alibi_2d", SHAPE)
+    bias, whole = (
+        x.bias(None, None, x.prepare(Context(pos, coords=grid)).at(0, None)) for x in (one, plain)
+    )
+    assert torch.equal(bias, whole.masked_fill(pos.mT - pos >= 4, -torch.inf))
+    ctx = one.prepare(Context(pos, coords=grid)).at(0, None)
+    assert one.bias_form(None, None, ctx, ScoreMod) is None
+    with pytest.raises(ValueError, match="window changes positions, and AxialRoPE reads coords"):
+        make("window(sinks=2):axial_rope", SHAPE).prepare(Context(pos, coords=grid))
 
 
 def test_sinks_need_the_product():
