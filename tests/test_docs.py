@@ -38,10 +38,14 @@ def blocks(page: Path) -> list[tuple[int, str]]:
     ]
 
 
+def marked(code: str) -> list:
+    """What reads all records takes its time."""
+    return [pytest.mark.slow] if "leaderboard.frame(" in code else []
+
+
 def pages_with_blocks() -> list:
-    """Those of findings measure, which takes its time."""
-    slow = {page: [pytest.mark.slow] for page in PAGES if page.parent.name == "findings"}
-    return [pytest.param(page, marks=slow.get(page, [])) for page in PAGES if blocks(page)]
+    found = {page: "".join(code for _, code in blocks(page)) for page in PAGES}
+    return [pytest.param(page, marks=marked(code)) for page, code in found.items() if code]
 
 
 @pytest.mark.parametrize("page", pages_with_blocks(), ids=name)
@@ -54,13 +58,14 @@ def test_python_blocks_run(page: Path) -> None:
         exec(compile("\n" * line + code, str(page), "exec"), space)
 
 
-def modules() -> list[str]:
+def modules() -> list:
     """Those that have an example in a docstring."""
     found = (path for one in PACKAGES for path in sorted((ROOT / one).rglob("*.py")))
+    named = {".".join(p.relative_to(ROOT).with_suffix("").parts): p.read_text() for p in found}
     return [
-        ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        for path in found
-        if ">>> " in path.read_text(encoding="utf-8")
+        pytest.param(name, marks=marked("".join(re.findall(r"(?m)^ *>>> .*$", text))))
+        for name, text in named.items()
+        if ">>> " in text
     ]
 
 

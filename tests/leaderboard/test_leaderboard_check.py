@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 import subprocess
 import time
 from collections import defaultdict
@@ -273,12 +274,13 @@ def test_add_puts_a_record_into_the_users_own_folder(tmp_path, monkeypatch):
 
 
 def test_add_puts_a_record_where_check_wants_it(tmp_path):
-    one, records = committed("quick/copy/alibi"), tmp_path / "records"
-    records.mkdir()
+    one, records = committed("quick/copy/alibi"), tmp_path / "not" / "there yet"
     folder = finished(tmp_path / "runs", one)
     result = run("add", one["run"][:6], "--runs", tmp_path / "runs", "--records", records)
     assert result.exit_code == 0, result.output
-    assert result.stdout.endswith(f"now: pezoo leaderboard build --records {records}\n")
+    assert result.stdout.endswith(
+        f"now: pezoo leaderboard build --records {shlex.quote(str(records))}\n"
+    )
     (path,) = records.rglob("*.json")
     assert path.read_bytes() == (folder / "result.json").read_bytes()
     assert check([records], tree=True).refused == ()

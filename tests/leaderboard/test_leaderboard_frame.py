@@ -97,6 +97,7 @@ def test_bad_files_are_named_and_a_missing_folder_is_an_error(raw, save, tmp_pat
         leaderboard.frame(tmp_path / "nowhere")
 
 
+@pytest.mark.slow
 def test_pandas_is_imported_for_the_frame_alone(tmp_path):
     folder = str(RECORDS.parents[1] / "tests" / "leaderboard")
     code = f"""

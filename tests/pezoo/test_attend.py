@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 import torch
+from torch.nn.attention.flex_attention import create_block_mask
 
 import pezoo
 from pezoo.adapters import attend, attention_mask, resolve
@@ -131,6 +132,9 @@ def test_later_keys_are_refused_where_the_encoding_is_for_decoders(text, monkeyp
     for mask in (every, every[None, None], every[None, None, :1], every.tril(1)):
         with pytest.raises(ValueError, match=r"is for decoders .* keys after the query"):
             attend(encoding, q, k, v, ctx, mask)
+    blocks = create_block_mask(lambda b, h, i, j: j <= i + 1, 1, None, 12, 12, device="cpu")
+    with pytest.raises(ValueError, match=r"is for decoders .* keys after the query"):
+        attend(encoding, q, k, v, ctx, blocks, "flex")
     plain = attend(encoding, q, k, v, ctx)
     torch.testing.assert_close(attend(encoding, q, k, v, ctx, every.tril()), plain)
     monkeypatch.setattr("pezoo.adapters._known_true", lambda x: False)  # as on a GPU

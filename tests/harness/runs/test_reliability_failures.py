@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import textwrap
@@ -119,7 +120,7 @@ def flawed(tmp_path, monkeypatch):
         points.append(f"{name} = {name}:Thing")
     monkeypatch.setattr("pezoo.plugin.SLOW", 0.2)
     monkeypatch.setattr("pezoo.plugin.ENDLESS", 0.4)
-    monkeypatch.setattr("pezoo.plugin._ended", set())
+    monkeypatch.delitem(sys.modules, "endless", raising=False)
     text = "\n".join(["[pezoo.encodings]", *points, "[pezoo.tasks]", "untask = no_such_task:T"])
     text += "\nunmade = flawed:unmade\nhalted = halting:Thing\nendless_too = endless:Thing"
     (site / "flawed-1.0.dist-info" / "entry_points.txt").write_text(text)
@@ -313,6 +314,18 @@ def test_others_work_beside_plugins_that_would_end_or_hang_the_command(call, fla
     )
 
 
+def test_ctrl_c_during_the_import_of_a_plugin_is_no_fault_of_it(flawed, monkeypatch):
+    press = "import signal\nsignal.raise_signal(signal.SIGINT)"
+    (flawed / "no_such_module_anywhere.py").write_text(press)
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            registry.entries()["unimportable"].load()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, usual)
+
+
 def test_a_plugin_that_leaves_amid_a_command_is_one_message(call, flawed, monkeypatch):
     scope = {}
     exec(compile("def leave(*_): raise SystemExit(0)", "/site/plug.py", "exec"), scope)
@@ -357,7 +370,7 @@ def test_an_encoding_that_reads_a_relation_which_the_task_lacks_is_refused(call,
         ("eval.lengths=[]", "eval.lengths: Tuple should have at least 1"),
         ("eval.lengths=[10,10]", "record: scores name a length twice"),
         ("train.lengths=[1,999999999]", "train.lengths.1: Input should be less than"),
-        ("train.steps=20000000", "a record has at most 4000000"),
+        ("train.steps=1e9", "train.steps 1000000000 and eval.every 250 make"),
         (f"seeds='{2**63}'", "seed: Input should be less than"),
     ],
 )

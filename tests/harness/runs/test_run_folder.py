@@ -27,10 +27,7 @@ CURSORS = "cursors=1,d_pe=8,hidden=8"
 NOISE = "gate_noise=0.5,state_noise=0.3"
 ENCODINGS = [
     "rope",
-    "learned",
-    "randomized",
     "randomized:learned",
-    f"prism_2025({CURSORS})",
     f"prism_2025({CURSORS},{NOISE},copy_every=2)",
     f"prism_spectral({CURSORS},{NOISE})",
 ]

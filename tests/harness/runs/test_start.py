@@ -161,6 +161,8 @@ def test_a_changed_or_deleted_parent(tmp_path):
     shutil.rmtree(weights.parent)
     assert run(config, tmp_path).status == "done"
     assert weights.read_bytes() == before
+    weights.with_suffix(".pt").unlink()  # the optimiser's state is not read
+    assert RunFolder(tmp_path, config.start).weights()[0].keys() == load_file(weights).keys()
 
 
 def test_killed_at_random_moments_nothing_is_lost_or_different(tmp_path):

@@ -108,6 +108,9 @@ REVERSE = {
     r"chance says 0.10 at length \d+, where the best constant answer gets 0.9.*, 0.9": {
         **resampled(lambda m, n: mostly_zero(m) if n > 13 else m),
     },
+    "chance says 0.10 at length 101, where the best constant answer gets 1.00": {
+        **resampled(lambda m, n: Batch(m.prompt * 0 + 3, m.target * 0 + 3) if n == 101 else m),
+    },
     "best_constant says 0.12 at length": {
         **resampled(lambda m, n: mostly_zero(m) if n > 13 else m),
         "best_constant": ((10, 0.12),),

@@ -35,7 +35,13 @@ def test_a_step_on_another_device(text, monkeypatch):
     for module in (goat, pope, relative):
         monkeypatch.setattr(module, "has_float64", lambda device: device.type != "meta")
     monkeypatch.setattr(torch, "autocast", lambda *args, **options: nullcontext())  # meta has none
-    sets = ("model.width=16", "model.heads=2", "train.batch=4", "model.dropout=0.1")
+    sets = (
+        "model.width=16",
+        "model.heads=2",
+        "model.layers=2",
+        "train.batch=2",
+        "model.dropout=0.1",
+    )
     task = "addition_coupled" if text == "coupled" else "copy"
     config = resolve(load_protocol("quick", sets), task, parse(text), 0, "cpu", "auto")
     config = config.model_copy(update={"device": "meta"})

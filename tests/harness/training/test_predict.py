@@ -25,7 +25,7 @@ SIZES += ("eval.stride=5", "eval.samples=8", "eval.min_samples=4", "eval.validat
 
 SLOW = [
     pytest.param(name, marks=pytest.mark.slow)
-    for name in ("nope", "alibi", "t5", "learned", "fire", "prism_2025(cursors=1,d_pe=8,hidden=6)")
+    for name in ("t5", "learned", "prism_2025(cursors=1,d_pe=8,hidden=6)")
 ]
 
 

@@ -81,7 +81,7 @@ def texts_of_tokens(draw, longest=12):
     return torch.tensor(rows), batch, draw(st.integers(1, s))
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(
     text=st.sampled_from([*NAMES, *SCORED]),
     case=texts_of_tokens(),
@@ -183,7 +183,7 @@ def test_a_score_mod_indexes_each_parameter_once(text):
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
-@pytest.mark.parametrize("text", ["alibi", "bam", "fire", "kerple", "t5", "randomized:t5", "shaw"])
+@pytest.mark.parametrize("text", ["bam", "fire", "kerple", "randomized:t5", "shaw"])
 def test_gradients_flow_through_what_a_score_mod_captures(text, monkeypatch):
     """By torch's plain backward pass, which it has on a CPU but does not offer."""
     monkeypatch.setattr(flex_attention, "_validate_device", lambda *args: None)
