@@ -154,10 +154,9 @@ def add_command(run: tuple[str, ...], runs: str, records: str, protocol: tuple[P
     from leaderboard.record.check import add
 
     how = _recompute(protocol)
-    target = Path(OWN) if records == OWN else options.records_folder(records)
     known = read_catalog()
     for one in run:
-        click.echo(f"added {add(one, Path(runs), target, known, *how)}")
+        click.echo(f"added {add(one, Path(runs), Path(records or OWN), known, *how)}")
     click.echo(f"now: pezoo leaderboard build --records {shlex.quote(records)}")
 
 

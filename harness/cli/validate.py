@@ -76,7 +76,8 @@ def check_records(configs: list[RunConfig], command: str, sweep: Sweep | None = 
         text = json.dumps(record, indent=1)
         try:
             if len(text) > LARGEST_FILE:
-                raise ValueError(f"{len(text)} bytes; a record has at most {LARGEST_FILE}")
+                curve = f"train.steps {config.train.steps} and eval.every {config.eval.every} make"
+                raise ValueError(f"{curve} {len(text)} bytes; a record has at most {LARGEST_FILE}")
             Record.parse(text)
         except ValueError as error:
             raise click.UsageError(f"no record can hold these settings: {reason(error)}") from error

@@ -201,14 +201,14 @@ class RunFolder:
         """
         if (record := self.result()) is None or record.status == "failed":
             raise StartError("busy", f"{self.path}, which it starts from, is not trained")
-        found = self._read(record.last_step)
-        if found is None:
+        name = f"{_stem(record.last_step)}.safetensors"
+        sha256 = (self._index(record.last_step) or {"files": {}})["files"].get(name, "")
+        if (content := self._verified(name, sha256)) is None:
             raise StartError(
                 "error", f"the last weights of {self.path} are gone or have changed: delete that "
                 "folder, and the run is trained again",
             )  # fmt: skip
-        name = _stem(record.last_step)
-        return found[0], read_sealed(self.path / f"{name}.json")["files"][f"{name}.safetensors"]
+        return load(content), sha256
 
     def adopt(self, other: Path) -> None:
         """Copy the finished run from another folder, if its last weights are whole there."""
@@ -247,10 +247,15 @@ class RunFolder:
         names = (path.stem.removeprefix("ckpt-") for path in self.path.glob("ckpt-*.json"))
         return sorted(int(name) for name in names if name.isdecimal())
 
+    def _index(self, step: int) -> dict[str, Any] | None:
+        """Return what names the files of a checkpoint of this run, None if it is not whole."""
+        index = read_sealed(self.path / f"{_stem(step)}.json")
+        return index if index and index.get("run") == self.config.hash else None
+
     def _read(self, step: int) -> tuple[dict[str, Tensor], dict[str, Any], Curve] | None:
         """Return the model, optimiser and curve of a step, None if a file of it is not whole."""
-        stem, index = _stem(step), read_sealed(self.path / f"{_stem(step)}.json")
-        if index is None or index.get("run") != self.config.hash:
+        stem, index = _stem(step), self._index(step)
+        if index is None:
             return None
         try:
             files = {name: self._verified(name, sha256) for name, sha256 in index["files"].items()}

@@ -51,7 +51,10 @@ class ScanCot(Task):
     summary = "SCAN commands, clause by clause"
     paper = "PRISM, Table 4"
     family = "rewriting"
-    best_constant = ((6, 0.24), (10, 0.22), (18, 0.27), (28, 0.33), (48, 0.53))
+    best_constant = (
+        *((6, 0.24), (10, 0.22), (13, 0.32), (14, 0.27), (16, 0.37), (18, 0.27), (20, 0.33)),
+        *((21, 0.51), (24, 0.46), (25, 0.31), (30, 0.3), (32, 0.49), (33, 0.42), (48, 0.53)),
+    )
     example = (
         "walk around left thrice and look opposite right ="
         + " walk around left + walk around left + walk around left and look opposite right ->"

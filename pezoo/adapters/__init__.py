@@ -12,7 +12,7 @@ from pezoo.adapters import backends, flex
 from pezoo.adapters.flex import block_mask
 from pezoo.adapters.parts import cuts, part
 from pezoo.base import Columns, Context, Encoding, FormKind, Pass, ScoreMod, Shape
-from pezoo.functional import attention_dtype, for_each_head
+from pezoo.functional import at_least_float32, attention_dtype, for_each_head
 from pezoo.kernels import Attention
 from pezoo.kernels.backends import BackendError
 from pezoo.spec import unknown
@@ -87,9 +87,10 @@ def attend(
     causal)`: without padding, within a token's own document and, unless causal=False, as in an
     encoder, causal. CAUSAL says that there is no padding and one document a row, so that ctx.pos is
     not read. Flex also takes the result of `block_mask`.
-    The logits are divided by sqrt(d_head), also when q and k have been widened. q, k and
-    v are cast to the dtype of v, or to that of torch.autocast, before the encoding chooses the form
-    of its bias. The name of the kernel that ran is added to ctx.ran; sdpa has several.
+    The logits are divided by sqrt(d_head), also when q and k have been widened. q, k and v are cast
+    to the dtype of v, or to that of torch.autocast, before the encoding chooses the form of its
+    bias; q and k to float32 where it replaces softmax, whose logits half precision would round. The
+    name of the kernel that ran is added to ctx.ran; sdpa has several.
 
     FORMS lists the forms of a bias that each backend takes; otherwise it takes `bias` in full.
     Where (B, H, T, S) is large and needs no gradient, it is never held (`pezoo.adapters.parts`).
@@ -106,7 +107,9 @@ def attend(
         _check_encoder(encoding, mask)
     mask = earlier_keys(encoding, mask, ctx)
     check_sizes(encoding.shape, n_heads=q.shape[1])
-    q, k, v = (x.to(attention_dtype(v)) for x in (q, k, v))
+    dtype = attention_dtype(v)
+    q, k = (at_least_float32(x) if encoding.replaces_softmax else x.to(dtype) for x in (q, k))
+    v = v.to(dtype)
     k, v = for_each_head(k, q), for_each_head(v, q)
     backend = resolve(backend, encoding)
     apart = list(cuts(encoding, q, k, v)) if causal and backend != "flex" else []
@@ -220,18 +223,23 @@ def earlier_keys(encoding: Encoding, mask: Any, ctx: Context) -> Any:
     """Return the mask, without later keys if it is a tensor and the encoding is causal_only.
 
     Errors: ValueError for a mask with later keys. On a GPU, where reading it would synchronise, and
-    in torch.compile and torch.vmap, they are hidden instead.
+    in torch.compile and torch.vmap, they are hidden instead; those of a BlockMask are not.
     """
-    if not encoding.causal_only or not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+    if not encoding.causal_only or mask is None or isinstance(mask, str):
         return mask
-    earlier = backends.causal(ctx.new, ctx.pos.shape[1], mask.device)
-    if _known_true((mask & ~earlier).any()):
+    seen, device = mask, ctx.pos.device
+    if not isinstance(mask, Tensor) and device.type == "cpu" and not torch.compiler.is_compiling():
+        seen = flex.dense(mask, ctx.new, ctx.pos.shape[1])
+    if not isinstance(seen, Tensor) or seen.dtype != torch.bool:
+        return mask
+    earlier = backends.causal(ctx.new, ctx.pos.shape[1], seen.device)
+    if _known_true((seen & ~earlier).any()):
         name = encoding.name or type(encoding).__name__
         raise ValueError(
             f"{name} is for decoders (causal_only), but the mask shows keys after the query: "
             "use `mask & pezoo.adapters.attention_mask(ctx)`"
         )
-    return mask & earlier
+    return mask & earlier if isinstance(mask, Tensor) else mask
 
 
 def _hides_later(mask: Any, ctx: Context) -> bool:

@@ -15,6 +15,8 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend
 from torch.nn.functional import scaled_dot_product_attention
 
+from pezoo.functional import full_precision
+
 
 def causal(t: int, s: int, device: torch.device) -> Tensor:
     """Return (1, 1, T, S), True for keys up to the query; the last T of S are queries."""
@@ -36,7 +38,8 @@ def eager(
     `scores` (B, H, T, S) replaces q k^T scale, and `weights` of the masked logits softmax, where
     these are not None. A float32 bias or float32 scores are not rounded to the dtype of v.
     """
-    logits = q @ k.mT * scale if scores is None else scores  # (B, H, T, S)
+    with full_precision(q.device.type):  # q, k and v have been cast
+        logits = q @ k.mT * scale if scores is None else scores  # (B, H, T, S)
     if bias is not None:
         logits = logits + bias
     if mask is None:

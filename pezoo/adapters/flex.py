@@ -112,6 +112,14 @@ def block_mask(
     return found
 
 
+def dense(mask: "BlockMask", queries: int, keys: int) -> Tensor:
+    """Return a BlockMask pair by pair, (B, H, queries, keys)."""
+    from torch.nn.attention.flex_attention import create_mask
+
+    found: Tensor = create_mask(mask.mask_mod, mask.shape[0], mask.shape[1], queries, keys, "cpu")
+    return found
+
+
 def _alone(device: torch.device) -> bool:
     """Return True if a kernel is compiled here, not by the torch.compile of the model around it."""
     return device.type == "cuda" and not torch.compiler.is_compiling()
