@@ -138,10 +138,10 @@ def test_a_name_that_is_twice_in_an_object_is_refused(raw, save, name, more):
 
 
 @pytest.mark.slow
-def test_five_thousand_records_are_built_in_seconds_and_little_memory(tmp_path):
-    words = [sys.executable, MANY, "--records", "5000", "--root", tmp_path]
+def test_two_thousand_records_are_built_in_seconds_and_little_memory(tmp_path):
+    words = [sys.executable, MANY, "--records", "2000", "--root", tmp_path]
     out = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     count, cpu, _, peak = map(float, re.findall(r"[\d.]+\b", out))
-    assert count == 5000
-    assert cpu < 80  # 8 on an idle core: finds quadratic work, whatever else runs here
-    assert peak < 310
+    assert count == 2000
+    assert cpu < 40  # 13 on a busy core: finds quadratic work, whatever else runs here
+    assert peak < 210  # 168
