@@ -1,19 +1,18 @@
-"""Any encoding in a causal language model of transformers 5, in one line.
+"""Any encoding in a model of transformers 5, in one line.
 
     model = use(LlamaForCausalLM(config), "prism(cursors=2)")
     model.save_pretrained(folder)  # the encoding's weights too
     model = load(folder)
 
-The encoding replaces the model's own positions: a rotation becomes the encoding's if that only
-rotates, otherwise the identity; a table of positions becomes zero. Attention runs through
-`pezoo.adapters.attend`, registered with transformers as "pezoo": eager where the model's own was
-eager, otherwise fused. The cache holds transformed keys, and one more layer for the encoding's
-state, so that reordering or cropping the cache applies to both.
+The encoding replaces the model's own positions: rotations turn by no angle, tables of positions and
+biases become zero. Attention runs through `pezoo.adapters.attend`, registered with transformers as
+"pezoo": eager where the model's own was eager, otherwise fused; masks are those of the model. The
+cache holds transformed keys, and one more layer for the encoding's state, so that reordering or
+cropping the cache applies to both.
 """
 
 import copy
 import inspect
-import math
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,24 +22,31 @@ from typing import Any
 import torch
 import transformers
 from torch import Tensor, nn
-from transformers import AttentionInterface, AutoConfig, DynamicCache, PreTrainedModel
-from transformers.cache_utils import DynamicLayer
+from transformers import AttentionInterface, AttentionMaskInterface, AutoConfig, PreTrainedModel
+from transformers.masking_utils import sdpa_mask
 
 from pezoo.adapters.layer import check_length
-from pezoo.adapters.transformers_pass import NAME, attention, begin, enter
+from pezoo.adapters.stacks import Stack, chosen, stacks_of
+from pezoo.adapters.transformers_pass import (
+    COLUMNS,
+    NAME,
+    Placement,
+    attention,
+    begin,
+    enter,
+    finish,
+    turn,
+)
 from pezoo.base import Context, Encoding, Pass, Shape
 from pezoo.functional import encodings_in, parameter_groups
 from pezoo.registry import entries, expand, make, parse, whole
 from pezoo.spec import Spec
 
 AttentionInterface.register(NAME, attention)
+AttentionMaskInterface.register(NAME, sdpa_mask)
 Factory = Callable[[Shape], Encoding]
 Slots = Callable[[Tensor], Tensor]
 ROTATION = {"layout", "base", "rope_parameters"}  # options that default to the model's own rotation
-COLUMNS: dict[str, Callable[[Tensor], Tensor]] = {  # of cosines, in models of transformers
-    "half": lambda x: torch.cat([x, x], -1),
-    "interleaved": lambda x: x.repeat_interleave(2, -1),
-}
 PAIRS = {(-2.0, -3.0, 0.0, 1.0): "half", (-1.0, 0.0, -3.0, 2.0): "interleaved"}  # of 0, 1, 2, 3
 
 
@@ -49,17 +55,24 @@ def use(
     encoding: str | Factory,
     length: int | None = None,
     slots: Slots | None = None,
+    layers: str | None = None,
 ) -> PreTrainedModel:
     """Replace a model's positions, or those of an earlier encoding; returns the model.
 
     `encoding` is a text as `pezoo.make` takes it, or a class such as RoPE. It becomes the module
-    `encoding` of the model's decoder, with the model's device and dtype. Shape.train_len is
-    max_position_embeddings. `length` is the number of tokens planned for generation with a cache,
-    for encodings that draw random positions. `slots`, for encodings that read ctx.slots, computes
-    them from the ids (B, S) of all tokens so far. What turns pairs of q and k (`rope`, `rerope`,
-    `window:xpos`, ...) uses the model's layout of pairs, base and rope_parameters unless the text
-    has its own, so that pretrained weights can be used. Texts of up to `encoding.rope_within`
-    tokens then get the model's own logits.
+    `encoding` of the model's decoder and of its encoder, with the model's device and dtype.
+    Shape.train_len is max_position_embeddings. `length` is the number of tokens planned for
+    generation with a cache, for encodings that draw random positions. `slots`, for encodings that
+    read ctx.slots, computes them from the ids (B, S) of all tokens so far. `layers` is one of the
+    model's layer types, as "full_attention": other layers keep the model's own positions.
+
+    `rope` leaves a model with its own rotation as it is, whatever that rotation is. What else turns
+    pairs of q and k (`rope(...)`, `rerope`, `window:xpos`, ...) uses the model's layout of pairs,
+    base and rope_parameters unless the text has its own, so that pretrained weights can be used.
+    Texts of up to `encoding.rope_within` tokens then get the model's own logits.
+
+    Windows, attention sinks, soft caps and layers without attention stay as they are, and
+    cross-attention, which compares content alone.
 
     Example: `use(model, "rope(rope_parameters=yarn(factor=4))")` reads texts four times as long as
     `model` was trained for; `use(model, "nope")` and a short training at the old length is DroPE.
@@ -67,14 +80,15 @@ def use(
     Pass left padding by attention_mask, packed documents by position_ids. Train with the groups of
     `pezoo.functional.parameter_groups(model)`, or with `EncodingTrainer`.
 
-    Errors: ValueError for a length below 1, and for missing slots; for a model that is not a causal
-    decoder like Llama, Qwen or GPT-2, or has windowed attention; where what turns pairs cannot
-    reproduce the model's rotation (which is not checked for a class: `use(model, RoPE)`); and for a
-    model saved with an encoding that has weights: `load` it.
+    Errors: ValueError for a length below 1, unknown layers and missing slots; for a model without
+    transformers' AttentionInterface, or with positions inside its attention; for an encoder, where
+    the encoding needs a causal mask; where what turns pairs cannot reproduce the model's rotation
+    (which is not checked for a class: `use(model, RoPE)`); and for a model saved with an encoding
+    that has weights: `load` it.
     """
     _check_arguments(model, encoding, length)
     saved = getattr(model.config, NAME, None)
-    if saved and saved.get("weights", True) and not hasattr(model.base_model, "encoding"):
+    if saved and saved.get("weights", True) and not encodings_in(model):
         text = saved.get("encoding")
         call = "load(folder)" if text else "load(folder, TheClass)"
         raise ValueError(
@@ -82,7 +96,7 @@ def use(
             f"from_pretrained does not load: use pezoo.adapters.transformers.{call}, or, to "
             f"start from initial weights, set model.config.{NAME} = None"
         )
-    return _put(model, encoding, length, slots)
+    return _put(model, encoding, length, slots, layers)
 
 
 def _check_arguments(model: object, encoding: object, length: object) -> None:
@@ -116,7 +130,7 @@ def load(
 
     def build(self: Any, config: Any, *args: Any, **more: Any) -> None:
         parent.__init__(self, config, *args, **more)
-        _put(self, text, saved.get("length"), slots)
+        _put(self, text, saved.get("length"), slots, saved.get("layers"))
 
     # With another __module__, transformers takes it for custom code and converts no keys.
     body = {"__init__": build, "__module__": parent.__module__}
@@ -124,14 +138,15 @@ def load(
     found = cls.from_pretrained(folder, **options)
     model = found[0] if isinstance(found, tuple) else found  # with output_loading_info
     model.__class__ = parent  # which can be pickled
-    loaded = model.base_model.encoding
-    made = type(loaded).__name__
-    if saved.get("class", made) != made:
-        raise ValueError(f"{folder} was saved with {saved['class']}, not with {made}")
-    kept, fresh = loaded.state_dict(), _make(model, text)
-    for name, buffer in fresh.named_buffers():
-        if name not in kept:  # not saved, and left empty by from_pretrained
-            loaded.get_buffer(name).copy_(buffer)
+    for loaded, stack in zip(encodings_in(model), stacks_of(model), strict=True):
+        made = type(loaded).__name__
+        if saved.get("class", made) != made:
+            raise ValueError(f"{folder} was saved with {saved['class']}, not with {made}")
+        kept, (fresh, placement) = loaded.state_dict(), _make(stack, text, saved.get("layers"))
+        _attach(stack, placement)  # tables that from_pretrained made anew
+        for name, buffer in fresh.named_buffers():
+            if name not in kept:  # not saved, and left empty by from_pretrained
+                loaded.get_buffer(name).copy_(buffer)
     return found
 
 
@@ -182,66 +197,157 @@ class EncodingTrainer:
 
 
 def _put(
-    model: PreTrainedModel, encoding: str | Factory, length: int | None, slots: Slots | None
+    model: PreTrainedModel,
+    encoding: str | Factory,
+    length: int | None,
+    slots: Slots | None,
+    layers: str | None,
 ) -> PreTrainedModel:
-    config, base = model.config, model.base_model
-    layers = layers_of(model)
-    made = _make(model, encoding)
-    if made.needs_slots and slots is None:
+    config = model.config
+    made = [(stack, *_make(stack, encoding, layers)) for stack in stacks_of(model)]
+    if made[0][1].needs_slots and slots is None:
         raise ValueError(
-            f"{made.name} reads slots: pass slots=FUNCTION, which computes them from ids (B, S)"
+            f"{made[0][1].name} reads slots: pass slots=FUNCTION, which computes them from ids "
+            "(B, S)"
         )
-    unturn(base, made)
-    if not hasattr(base, "encoding"):
+    if not any(hasattr(stack.module, "pezoo_placement") for stack, *_ in made):
         config = _own_config(model)
-        hook = partial(begin, tuple(inspect.signature(base.forward).parameters))
-        base.register_forward_pre_hook(hook, with_kwargs=True)
-        for index, layer in enumerate(layers):
-            hook = partial(enter, index, tuple(inspect.signature(layer.forward).parameters))
-            layer.register_forward_pre_hook(hook, with_kwargs=True)
-    base.encoding = made.to(model.device, model.dtype).train(model.training)
-    base.slots_of, base.progress = slots, None
     earlier, own = getattr(config, NAME, None) or {}, config._attn_implementation
     saved = {
         "encoding": encoding if isinstance(encoding, str) else None,
         "length": length,
-        "class": type(made).__name__,
-        "weights": bool(made.state_dict()),
+        "class": type(made[0][1]).__name__,
+        "weights": bool(made[0][1].state_dict()),
         "attention": earlier.get("attention") if own == NAME else own,
+        "layers": layers,
     }
+    for stack, one, placement in made:
+        placement.name = encoding if isinstance(encoding, str) else type(one).__qualname__
+        placement.length, placement.eager = length, saved["attention"] == "eager"
+        _attach(stack, placement)
+        stack.module.encoding = one.to(model.device, model.dtype).train(model.training)
+        stack.module.slots_of, stack.module.progress = slots, None
     setattr(config, NAME, saved)
     config.attn_implementation = NAME  # saved, so that from_pretrained alone gives no other model
     model.set_attn_implementation(NAME)
     return model
 
 
-def _make(model: PreTrainedModel, encoding: str | Factory) -> Encoding:
+def _attach(stack: Stack, placement: Placement) -> None:
+    """Hook a stack and its layers, and remove its tables of positions."""
+    base = stack.module
+    if placement.encoded:
+        for owner, name, table in list(stack.tables()):
+            _remove(stack, owner, name, table)
+    if hasattr(base, "pezoo_placement"):
+        earlier, told = base.pezoo_placement, ("name", "length", "eager")
+        kept = {key: getattr(earlier, key) for key in told if not getattr(placement, key)}
+        vars(earlier).update({**vars(placement), **kept})
+        return
+    base.pezoo_placement = placement
+    hook = partial(begin, tuple(stack.names), placement)
+    base.register_forward_pre_hook(hook, with_kwargs=True)
+    base.register_forward_hook(partial(finish, placement), always_call=True)
+    for index, layer in enumerate(stack.layers):
+        hook = partial(enter, index, tuple(inspect.signature(layer.forward).parameters), placement)
+        layer.register_forward_pre_hook(hook, with_kwargs=True)
+        for rotary in stack.rotary().values():
+            if any(x is rotary for x in layer.modules()):
+                rotary.register_forward_hook(partial(turn, placement, index))
+        for module in stack.attentions[index]:
+            module.pezoo_placement = placement
+    for module in stack.crosses:
+        module.pezoo_crosses = True
+
+
+def _remove(stack: Stack, owner: Any, name: str, table: Any) -> None:
+    """Replace a table of positions by zero."""
+    if isinstance(table, Unplaced):
+        return
+    inside = any(owner is x for layer in stack.layers for x in layer.modules())
+    if inside or (isinstance(table, nn.Module) and isinstance(owner, nn.ModuleList)):
+        raise ValueError(
+            f"{type(stack.module).__name__} has positions inside its attention ({name}), which "
+            "cannot be taken out: take an architecture with rotary_emb or a table of positions"
+        )
+    if isinstance(table, nn.Module):
+        setattr(owner, name, Unplaced())
+    else:
+        with torch.no_grad():
+            table.zero_()
+        table.requires_grad_(False)
+
+
+def _make(stack: Stack, encoding: str | Factory, layers: str | None) -> tuple[Encoding, Placement]:
     """Build on the CPU in float32, because from_pretrained sets torch's device and dtype."""
-    config, base = model.config, model.base_model
-    heads = config.num_attention_heads
-    shape = Shape(
-        d_model=config.hidden_size,
-        n_heads=heads,
-        d_head=getattr(config, "head_dim", None) or config.hidden_size // heads,
-        n_layers=config.num_hidden_layers,
-        train_len=config.max_position_embeddings,
-    )
+    indices = [x.layer_idx for each in stack.attentions for x in each if hasattr(x, "layer_idx")]
+    placement = Placement(
+        name="", length=None, encoded=chosen(stack, layers), causal=stack.causal,
+        n_layers=max((i for i in indices if i is not None), default=0) + 1,
+        late=stack.late, passes_on=stack.passes_on,
+    )  # fmt: skip
     dtype = torch.get_default_dtype()
     torch.set_default_dtype(torch.float32)  # some initialisers support no other
     try:
         with torch.device("cpu"):
-            if isinstance(encoding, str):
-                made = make(as_trained(parse(encoding), base), shape)
-                check_rotation(made, base)
-            else:
-                made = encoding(shape)
+            made = (
+                _made(stack, parse(encoding), layers, placement)
+                if isinstance(encoding, str)
+                else encoding(stack.shape())
+            )
     finally:
         torch.set_default_dtype(dtype)
     if made.needs_scale or made.oracle:
         raise ValueError(
             f"{made.name} needs the task or its scale, which transformers does not pass"
         )
+    if made.causal_only and not stack.causal:
+        raise ValueError(
+            f"{made.name} needs a causal mask, which {type(stack.module).__name__} has not: take "
+            "an encoding that reads distances in both directions, such as alibi or rope"
+        )
+    return made, placement
+
+
+def _made(stack: Stack, spec: Spec, layers: str | None, placement: Placement) -> Encoding:
+    """Make an encoding by its text, for this stack. Sets placement's columns, or no layers."""
+    shape, plain = stack.shape(), spec.name == "rope" and not spec.wrapped
+    if not stack.rotary():
+        return make(spec, shape)
+    if plain and not spec.options:
+        placement.encoded = frozenset()
+        try:
+            return make(as_trained(spec, stack.module, layers), shape)
+        except ValueError:  # of a rotation that rope lacks
+            return make(spec, shape)
+    trained = as_trained(spec, stack.module, layers)
+    if plain and "layout" not in spec.options:
+        own = as_trained(Spec("rope"), stack.module, layers)
+        for placement.columns in COLUMNS:
+            sized = _sized(stack, own, placement.columns, layers)
+            if sized is not None:
+                return make(trained, sized)
+        placement.columns = ""
+    made = make(trained, shape)
+    check_rotation(made, stack.module, layers)
     return made
+
+
+def _sized(stack: Stack, own: Spec, columns: str, layers: str | None) -> Shape | None:
+    """Return a shape of the width that the model turns, if cosines lie in these columns."""
+    try:
+        rotary = next(iter(stack.rotary().values()))
+        pos = torch.arange(3, 8)[None]
+        kind = [layers] if "layer_type" in inspect.signature(rotary.forward).parameters else []
+        found = type(rotary)(stack.module.config)(torch.zeros(1), pos, *kind)
+        cos = found.real if isinstance(found, Tensor) else found[0]
+        shape = stack.shape().replaced(d_head=cos.shape[-1] * (2 if columns == "once" else 1))
+        made: Any = make(own, shape)
+        ctx = made.prepare(Pass.of(Context(pos=pos), drawn=made.draw(Context(pos=pos))))
+        want = COLUMNS[columns](made.rotation(ctx)[:, 0].real)
+        return shape if torch.allclose(cos.float(), want, atol=1e-5) else None
+    except (TypeError, ValueError, RuntimeError, AttributeError):
+        return None
 
 
 def _own_config(model: PreTrainedModel) -> Any:
@@ -253,115 +359,33 @@ def _own_config(model: PreTrainedModel) -> Any:
     return own
 
 
-class Rotation(nn.Module):
-    """Replaces a rotary embedding: cos 1 and sin 0, as wide as the model's own.
-
-    `columns` names how the model repeats cosines of K/2 pairs over K columns, if its own rotation
-    does all that the encoding's `transform` would.
-    """
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.width, self.columns = width, ""
-
-    def forward(self, x: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
-        return x.new_ones(1, 1, self.width), x.new_zeros(1, 1, self.width)
-
-    def turn(self, encoding: Any, ctx: Context, x: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Return the encoding's cosines and sines (B|1, T, K) for the model's own rotation."""
-        if not self.columns:
-            return None
-        rotation, spread = encoding.rotation(ctx)[:, 0], COLUMNS[self.columns]
-        return spread(rotation.real).to(x.dtype), spread(rotation.imag).to(x.dtype)
-
-    def serve(self, encoding: Any, base: Any) -> None:
-        """Set `columns` for an encoding, by comparing `transform` with the model's function."""
-        self.columns = ""
-        apply = getattr(sys.modules[type(base).__module__], "apply_rotary_pos_emb", None)
-        takes = inspect.signature(base.layers[0].forward).parameters
-        if not hasattr(encoding, "rotation") or apply is None or "position_embeddings" not in takes:
-            return
-        if not _rotates_everywhere(base):
-            return
-        ctx = Context(pos=torch.arange(3, 8, device="cpu")[None])
-        ctx = encoding.prepare(Pass.of(ctx, drawn=encoding.draw(ctx, progress=0.0)))
-        size = (1, 1, 5, encoding.shape.d_head)
-        q = torch.arange(math.prod(size), device="cpu").float().sin().view(size)
-        want = encoding.transform(q, q, ctx)[0]
-        for self.columns in COLUMNS:
-            cos_sin = self.turn(encoding, ctx, q)
-            if cos_sin and torch.allclose(apply(q, q, *cos_sin)[0], want, atol=1e-5):
-                return
-        self.columns = ""
-
-
 class Unplaced(nn.Module):
     """Replaces a table of positions: zero."""
 
-    def forward(self, position_ids: Tensor) -> Tensor:
-        return 0 * position_ids[..., None]
-
-
-def layers_of(model: PreTrainedModel) -> Any:
-    """Return the layers of a causal decoder. Errors: ValueError for any other model."""
-    config, base = model.config, model.base_model
-    layers = getattr(base, "layers", None) or getattr(base, "h", None)
-    whole = {type(layer) for layer in DynamicCache(config=config).layers} == {DynamicLayer}
-    whole = whole and not getattr(config, "add_cross_attention", False)
-    if layers is None or not (hasattr(base, "rotary_emb") or hasattr(base, "wpe")) or not whole:
-        raise ValueError(
-            f"{type(model).__name__} is not supported: expected a decoder like Llama, Qwen or "
-            "GPT-2, with rotary_emb or wpe, and layers that all attend to the whole text"
-        )
-    obstacle = _obstacle(model, layers)
-    if obstacle:
-        raise ValueError(f"{type(model).__name__} cannot take an encoding: {obstacle}")
-    return layers
-
-
-def _obstacle(model: PreTrainedModel, layers: Any) -> str | None:
-    if not all(getattr(module, "is_causal", True) for module in layers.modules()):
-        return "its attention is not causal"
-    if getattr(model.config, "qk_rope_head_dim", None):
-        return "its heads have separate columns for positions (latent attention)"
-    if not model._can_set_attn_implementation():
-        return "its attention is not one of transformers' AttentionInterface"
-    return None
-
-
-def unturn(base: Any, encoding: Encoding) -> None:
-    """Replace the model's own positions by those of an encoding that only rotates, or by none."""
-    if not hasattr(base, "rotary_emb"):
-        base.wpe = Unplaced()
-        return
-    if not isinstance(base.rotary_emb, Rotation):
-        own = copy.deepcopy(base.rotary_emb).to_empty(device="cpu")  # only the shape is needed
-        place = torch.zeros(1, 1, device="cpu")
-        turn = own(place[..., None], place.long())
-        if not isinstance(turn, tuple) or turn[0].is_complex():
-            raise ValueError(
-                f"{type(own).__name__} does not return cosines and sines, as pezoo needs"
-            )
-        base.rotary_emb = Rotation(turn[0].shape[-1])
-    base.rotary_emb.serve(encoding, base)
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        given = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
+        device = given[0].device if given else None
+        return torch.zeros(1, 1, 1, dtype=torch.int8, device=device)
 
 
 def _rotates_everywhere(base: Any) -> bool:
     return all(getattr(module, "use_rope", True) for module in base.modules())
 
 
-def as_trained(spec: Spec, base: Any) -> Spec:
+def as_trained(spec: Spec, base: Any, layers: str | None = None) -> Spec:
     """Return the spec with the model's own rotation as default, for encodings that rotate."""
     spec = expand(spec)
     entry = entries().get(spec.name)
-    if entry is None or not hasattr(base, "rotary_emb"):
+    if entry is None or getattr(base.config, "rope_parameters", None) is None:
         return spec
     cls = entry.load()
     if cls.wraps is not None:
-        return whole(spec).over(lambda inner: as_trained(inner, base))
+        return whole(spec).over(lambda inner: as_trained(inner, base, layers))
     if not {*inspect.signature(cls).parameters} >= ROTATION:
         return spec
-    own = {k: v for k, v in base.config.rope_parameters.items() if v is not None}
+    own = _parameters(base, layers)
+    if own is None:  # see check_rotation
+        return spec
     if own.get("rope_type") != "proportional":
         own.pop("partial_rotary_factor", None)  # see check_rotation
     if own.get("rope_type") == "dynamic":
@@ -371,7 +395,15 @@ def as_trained(spec: Spec, base: Any) -> Spec:
     return replace(spec, options={**options, **spec.options})
 
 
-def check_rotation(encoding: Encoding, base: Any) -> None:
+def _parameters(base: Any, layers: str | None) -> dict[str, Any] | None:
+    """Return the model's rope_parameters; None if layers have several and it is not said which."""
+    found = base.config.rope_parameters
+    if found and all(isinstance(x, dict) for x in found.values()):
+        found = found.get(layers)
+    return None if found is None else {k: v for k, v in found.items() if v is not None}
+
+
+def check_rotation(encoding: Encoding, base: Any, layers: str | None = None) -> None:
     """Check that an encoding that turns pairs can take over a model's rotation.
 
     Errors: ValueError if it cannot.
@@ -381,9 +413,9 @@ def check_rotation(encoding: Encoding, base: Any) -> None:
         for one in encoding.modules()
         if isinstance(one, Encoding) and one.rope_within is not None and one.wraps is None
     ]
-    if not turning or not hasattr(base, "rotary_emb"):
+    if not turning or getattr(base.config, "rope_parameters", None) is None:
         return
-    name, own = turning[0].name or type(turning[0]).__name__, base.config.rope_parameters
+    name, own = turning[0].name or type(turning[0]).__name__, _parameters(base, layers)
     for one in turning:
         missing = ROTATION - {*inspect.signature(type(one)).parameters}
         if missing:
@@ -391,11 +423,24 @@ def check_rotation(encoding: Encoding, base: Any) -> None:
                 f"{one.name} cannot take over this model's {', '.join(sorted(missing))}"
             )
     if not _rotates_everywhere(base):
-        raise ValueError(f"some layers of this model do not rotate, but {name} rotates in all")
+        raise ValueError(
+            f"some layers of this model do not rotate, but {name} rotates in all: use rope, which "
+            "keeps the model's own"
+        )
+    types = {*(getattr(base.config, "layer_types", None) or ())}
+    types |= set() if own is not None else {*base.config.rope_parameters}
+    if own is None or (len(types) > 1 and layers is None):
+        raise ValueError(
+            f"layers of several types may rotate differently: pass layers=, one of "
+            f"{', '.join(sorted(types))}"
+        )
     if not _layout(base):
         raise ValueError("this model's rotation is neither of pairs (2m, 2m+1) nor (m, m + K/2)")
     if own.get("rope_type") != "proportional" and own.get("partial_rotary_factor") not in (None, 1):
-        raise ValueError(f"this model rotates a part of each head, but {name} all of it")
+        raise ValueError(
+            f"this model rotates a part of each head, but {name} all of it: use rope, which keeps "
+            "the model's own"
+        )
 
 
 def _layout(base: Any) -> str | None:

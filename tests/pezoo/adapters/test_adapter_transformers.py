@@ -5,7 +5,6 @@ import pickle
 import re
 import subprocess
 import sys
-from functools import partial
 
 import pytest
 import torch
@@ -20,8 +19,6 @@ from transformers import (  # after the skip
     GPT2LMHeadModel,
     LlamaConfig,
     LlamaForCausalLM,
-    MistralConfig,
-    MistralForCausalLM,
     Qwen2Config,
     Qwen2ForCausalLM,
     Qwen3Config,
@@ -34,11 +31,11 @@ import pezoo
 from pezoo import adapters
 from pezoo.adapters.devices import moved, placed
 from pezoo.adapters.transformers import EncodingTrainer, as_trained, check_rotation, load, use
-from pezoo.adapters.transformers_pass import Step
 from pezoo.base import Encoding, PositionError
-from pezoo.context import Context, Memo
+from pezoo.context import Memo
 from pezoo.encodings.nope import NoPE
 from pezoo.encodings.rope import LAYOUTS, RoPE
+from pezoo.functional import encodings_in
 from pezoo.spec import Spec, SpecError, parse
 from pezoo.testing import SHAPE
 
@@ -83,6 +80,31 @@ def build(maker, **options):
     """In float64, so that the same computed twice is the same to a few digits."""
     torch.manual_seed(0)
     return MAKERS[maker](**options).eval().double()
+
+
+SEVERAL = "Gemma3", "Cohere2"
+FAMILIES = "Cohere", "Helium", "Phi", "SmolLM3", "NanoChat", "GptOss", "Llama4"
+
+
+def family(cls, rope_theta=None, **options):
+    """A model of another architecture."""
+    name = "Llama4Text" if cls == "Llama4" else f"{cls}Text" if cls == "Gemma3" else cls
+    kind = getattr(transformers, f"{name}Config")
+    known = kind()
+    sizes = {
+        **SIZES,
+        "head_dim": 8,
+        "num_hidden_layers": 4,
+        "num_local_experts": 2,
+        "num_experts_per_tok": 1,
+        **options,
+    }
+    sizes = {k: v for k, v in sizes.items() if k in options or hasattr(known, k)}
+    config = kind(**sizes)
+    if rope_theta:
+        config.rope_parameters = {**config.rope_parameters, "rope_theta": rope_theta}
+    torch.manual_seed(0)
+    return getattr(transformers, f"{cls}ForCausalLM")(config).eval()
 
 
 def slots_of(ids):
@@ -380,7 +402,9 @@ def test_documents_side_by_side(text):
 def test_a_mask_is_made_once_a_pass(monkeypatch):
     """And only where there is padding."""
     model, made, mask = use(build("llama"), "nope"), [], adapters.attention_mask
-    monkeypatch.setattr(adapters, "attention_mask", lambda ctx: made.append(ctx) or mask(ctx))
+    monkeypatch.setattr(
+        adapters, "attention_mask", lambda ctx, causal: made.append(ctx) or mask(ctx, causal)
+    )
     with torch.no_grad():
         cache = model(IDS[:, :5]).past_key_values
         model(IDS[:, 5:6], past_key_values=cache)
@@ -418,7 +442,7 @@ def test_saved_and_loaded(tmp_path, maker, text):
     model.save_pretrained(tmp_path)
     other = load(tmp_path, dtype=torch.float64)
     assert other.state_dict().keys() == model.state_dict().keys()
-    saved = {"encoding": text, "length": 30, "weights": True, "attention": "sdpa"}
+    saved = {"encoding": text, "length": 30, "weights": True, "attention": "sdpa", "layers": None}
     saved["class"] = type(model.base_model.encoding).__name__
     assert other.config.pezoo == saved
     with torch.no_grad():
@@ -656,15 +680,6 @@ def test_other_families(cls, options):
 
 
 def test_errors():
-    model = use(build("llama"), "rope")
-    ctx = Context(torch.zeros(1, 1, dtype=torch.long))
-    told = {"pezoo": Step(model.model.encoding, ctx), "softcap": 50.0}
-    cos_sin = (torch.ones(1, 1, 1).double(), torch.zeros(1, 1, 1).double())
-    x = torch.zeros(1, 1, 32).double()
-    with pytest.raises(ValueError, match="softcap"):
-        model.model.layers[0].self_attn(x, position_embeddings=cos_sin, **told)
-    with pytest.raises(ValueError, match="MistralForCausalLM is not supported"):
-        use(MistralForCausalLM(MistralConfig(**SIZES, sliding_window=4)), "rope")
     for name in ("lbpe_sh", "ideal"):
         with pytest.raises(ValueError, match=f"{name} needs the task or its scale"):
             use(build("llama"), name)
@@ -755,33 +770,32 @@ def test_attention_weights_are_refused(ask):
     ("cls", "text", "own"),
     [
         *[("Llama", text, True) for text in ("rope", "rope(rope_parameters=yarn(factor=2))")],
-        *[(cls, "rope", True) for cls in ("Cohere", "Helium", "Ernie4_5")],
-        *[("Llama", text, False) for text in ("rope(layout=interleaved)", "alibi", PRISM)],
-        ("Llama", partial(RoPE, layout="half"), True),
+        *[(cls, text, True) for cls in FAMILIES for text in ("rope", "rope(base=500)")],
+        *[("Llama", text, False) for text in ("rope(layout=half)", "alibi", PRISM)],
         ("Llama", RoPE, False),
-        ("SmolLM3", partial(RoPE, layout="half"), False),
-        ("NanoChat", partial(RoPE, layout="half"), False),
     ],
 )
 def test_the_models_own_rotation_turns_where_it_can(monkeypatch, cls, text, own):
-    """Its results are those of `transform`."""
-    options = {"head_dim": 8} if cls in ("Helium", "Ernie4_5") else {}
-    config = getattr(transformers, f"{cls}Config")(**{**SIZES, "num_hidden_layers": 4, **options})
-    torch.manual_seed(0)
-    model = getattr(transformers, f"{cls}ForCausalLM")(config).eval().double()
+    """`transform` does not run; with another base the logits are those of a model made with it."""
+    model = family(cls)
+    with torch.no_grad():
+        want = model(IDS).logits
+        if text == "rope(base=500)":
+            want = family(cls, rope_theta=500.0)(IDS).logits
     use(model, text)
-    transform, calls = type(model.base_model.encoding).transform, []
+    (encoding,) = encodings_in(model)
+    transform, calls = type(encoding).transform, []
 
     def counted(*args):
         calls.append(args)
         return transform(*args)
 
-    monkeypatch.setattr(type(model.base_model.encoding), "transform", counted)
+    monkeypatch.setattr(type(encoding), "transform", counted)
     with torch.no_grad():
-        got = model(IDS, attention_mask=MASK).logits
-        assert bool(calls) != own
-        model.model.rotary_emb.columns = ""
-        torch.testing.assert_close(got, model(IDS, attention_mask=MASK).logits, atol=1e-5, rtol=0)
+        got = model(IDS).logits
+    assert bool(calls) != own
+    if cls != "Llama":
+        torch.testing.assert_close(got, want, atol=1e-5, rtol=0)
 
 
 def test_a_config_of_two_models():
@@ -869,23 +883,22 @@ def test_the_rotation_of_the_model():
 @pytest.mark.parametrize(
     ("cls", "options", "message"),
     [
-        ("SmolLM3", {"num_hidden_layers": 4}, "do not rotate"),
+        ("SmolLM3", {"num_hidden_layers": 4}, "do not rotate, but .*: use rope, which"),
         ("NanoChat", {}, "neither of pairs"),
-        ("Llama", {"partial_rotary_factor": 0.5}, "a part of each head"),
+        ("Llama", {"partial_rotary_factor": 0.5}, "a part of each head, but .*: use rope, which"),
         ("Llama", {"mrope_section": [1, 3]}, "mrope_section"),
-        (
-            "Llama",
-            {"rope_type": "yarn", "attention_factor": 0.0, "factor": 2.0},
-            "attention_factor must be",
-        ),
+        *[(cls, {}, "rotate differently: pass layers=, one of full_") for cls in SEVERAL],
     ],
 )
 def test_a_rotation_that_rope_has_not(cls, options, message):
+    """`rope` leaves it to the model; what turns pairs otherwise is refused."""
     if cls == "Llama":
         options = {"rope_parameters": {"rope_type": "default", **TRAINED, **options}}
-    config = getattr(transformers, f"{cls}Config")(**{**SIZES, **options})
-    model = getattr(transformers, f"{cls}ForCausalLM")(config)
-    for text in ("rope", "rerope", "window:xpos", "fope", "selective_rope", "grape(rotary=true)"):
+    model = family(cls, **options)
+    with torch.no_grad():
+        want = model(IDS).logits
+        torch.testing.assert_close(use(model, "rope")(IDS).logits, want, atol=1e-5, rtol=0)
+    for text in ("rerope", "window:xpos", "fope", "selective_rope", "grape(rotary=true)"):
         with pytest.raises(ValueError, match=message):
             use(model, text)
     use(model, "grape")  # which turns nothing
@@ -903,30 +916,23 @@ def test_rope_without_a_rotate_half(monkeypatch):
     base = build("llama").model
     monkeypatch.delattr("transformers.models.llama.modeling_llama.rotate_half")
     with pytest.raises(ValueError, match="neither of pairs"):
-        use(base, "rope")
+        use(base, "rerope")
 
 
 @pytest.mark.parametrize(
     ("cls", "message"),
     [
-        ("EuroBertModel", "its attention is not causal"),
-        ("DeepseekV3ForCausalLM", "latent attention"),
-        ("FalconForCausalLM", "AttentionInterface"),
-        ("ImageGPTForCausalImageModeling", "AttentionInterface"),
+        ("EuroBertModel", "fox needs a causal mask, which EuroBertModel has not: take"),
+        ("FalconForCausalLM", "AttentionInterface: take an architecture that has it"),
+        ("MambaForCausalLM", "has no attention"),
     ],
 )
 def test_models_that_are_refused(cls, message):
     name = re.match("(.*?)(Model|ForCausal.*)$", cls)[1]
     model = getattr(transformers, cls)(getattr(transformers, f"{name}Config")(**SIZES))
     with pytest.raises(ValueError, match=message):
-        use(model, "alibi")
+        use(model, "fox")
     assert not hasattr(model.base_model, "encoding")
-
-
-def test_layers_that_keep_the_encoding_to_themselves():
-    model = use(transformers.NemotronForCausalLM(transformers.NemotronConfig(**SIZES)), "alibi")
-    with pytest.raises(ValueError, match="do not pass on keyword arguments"):
-        model(IDS)
 
 
 class Table(Encoding):
