@@ -21,7 +21,7 @@ from pezoo.functional import at_least_float32
 from pezoo.kernels.backends import FASTEST, choose
 
 RMS_EPS = 1e-6
-Slots = Callable[[Tensor], Tensor | None]
+Fields = Callable[[Tensor], dict[str, Tensor | None]]
 
 
 def dropped(x: Tensor, masks: Tensor | None, which: int, p: float) -> Tensor:
@@ -32,8 +32,9 @@ def dropped(x: Tensor, masks: Tensor | None, which: int, p: float) -> Tensor:
     return x * (kept.to(x.dtype) / (1 - p))
 
 
-def no_slots(ids: Tensor) -> None:
-    """The `slots` of a task that supplies none."""
+def no_fields(ids: Tensor) -> dict[str, Tensor | None]:
+    """Return the `fields` of a task that tells nothing of its tokens."""
+    return {}
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ class Transformer(nn.Module):
         device: str = "",
         track: str = "decoder",
         task_prf: PRF | None = None,
-        task_slots: Slots = no_slots,
+        task_fields: Fields = no_fields,
     ) -> None:
         super().__init__()
         if track == "encoder" and encoding.causal_only:
@@ -164,7 +165,7 @@ class Transformer(nn.Module):
                 f"{type(encoding).__name__} needs a causal mask: use the decoder track"
             )
         self.track = track
-        self.task_prf, self.task_slots = task_prf, task_slots  # for encodings that receive them
+        self.task_prf, self.task_fields = task_prf, task_fields  # for encodings that receive them
         self.model, self.encoding = model, encoding
         self.attention = resolve(attention, encoding)
         self.ran: dict[str, set[str]] = {"train": set(), "eval": set()}  # attention, by phase
@@ -222,6 +223,7 @@ class Transformer(nn.Module):
         new = ids.shape[1]
         if past.pos is not None and past.ids is not None:
             pos, ids = torch.cat([past.pos, pos], 1), torch.cat([past.ids, ids], 1)
+        fields: dict[str, Any] = self.task_fields(ids)
         return Pass(
             pos=pos,
             ids=ids,
@@ -230,7 +232,7 @@ class Transformer(nn.Module):
             memo=past.memo,
             mode=mode,
             task_prf=self.task_prf,
-            slots=self.task_slots(ids),
+            **fields,
             ran=self.ran["train" if self.training else "eval"],
         )
 

@@ -153,6 +153,17 @@ class Task:
         """
         return None
 
+    def coords(self, ids: Tensor) -> Tensor | None:
+        """Return where each token lies on several axes, (B, S) int64 -> (B|1, S, A), or None.
+
+        Encodings of several axes read it. It does not depend on later tokens, nor on padding.
+        """
+        return None
+
+    def fields(self, ids: Tensor) -> dict[str, Tensor | None]:
+        """Return what the task tells of each token, as fields of a Context."""
+        return {"slots": self.slots(ids), "coords": self.coords(ids)}
+
     def lengths(self, low: int, high: int) -> list[int]:
         """Return the lengths in low..high (inclusive) that have instances."""
         top = high if self.max_length is None else min(high, self.max_length)

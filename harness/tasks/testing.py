@@ -19,15 +19,17 @@ from harness.theory.representation import Computation
 from leaderboard.stats.overview import between
 
 BATCH = 64  # instances of each of the usual lengths
+USUAL = (1, 2, 3, 5, 8, 13)  # lengths
 FAR, FEW = 100, 4  # the longest of the lengths beyond, and instances of each
 SHORT = 10  # below it much of an answer may be format
 MOST_TOKENS = 4000  # of an instance that a protocol tests in practice
 
 
-def check_task(task: Task, *, lengths: Sequence[int] = (1, 2, 3, 5, 8, 13)) -> None:
+def check_task(task: Task, *, lengths: Sequence[int] = USUAL) -> None:
     """Sample a task at `lengths` and compare with the contract of `Task` and with its solver.
 
-    Lengths without instances are skipped. A few instances are checked at lengths up to FAR.
+    Lengths without instances are skipped; if none of the usual ones has any, the first two that do
+    are taken. A few instances are checked at lengths up to FAR.
     Errors: AssertionError says what is wrong, where, and with which instance.
     """
     try:
@@ -44,6 +46,8 @@ def check_task(task: Task, *, lengths: Sequence[int] = (1, 2, 3, 5, 8, 13)) -> N
 def _check(task: Task, lengths: Sequence[int]) -> None:
     _check_description(task)
     offered = [n for n in lengths if task.lengths(n, n)]
+    if lengths is USUAL:
+        offered = offered or task.lengths(1, FAR)[:2]
     assert offered, f"{task.name}: none of the lengths {list(lengths)} has an instance"
     top = max(offered)
     further = [n for n in range(top + 1, FAR + 1) if task.lengths(n, n)]

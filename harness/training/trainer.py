@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,7 +21,7 @@ from harness.data.batches import training_batch
 from harness.data.drawn import DROPOUT, dropout_masks
 from harness.data.seeds import generator, seed
 from harness.data.sequences import Sequences
-from harness.model.transformer import Transformer, no_slots, shape_of
+from harness.model.transformer import Transformer, shape_of
 from harness.tasks.base import Task, TaskError
 from harness.training.optimiser import optimiser_for, rate
 from pezoo.base import Context, PositionError
@@ -138,8 +139,9 @@ class Trainer:
         config, encoding = self.config, self.model.encoding
         self.model.train()
         ids = batch.inputs
+        fields: dict[str, Any] = self.model.task_fields(ids)
         drawn = encoding.draw(
-            Context(pos=batch.pos, ids=ids, slots=self.model.task_slots(ids)),
+            Context(pos=batch.pos, ids=ids, **fields),
             generator=generator("positions", config.seed, self.step),
             progress=self.step / max(config.train.steps, 1),
         )
@@ -222,15 +224,17 @@ def build(config: RunConfig) -> tuple[Task, Transformer]:
             f"{config.spec} lets later tokens change earlier values, so that a text that is given "
             "cannot be scored: take an encoding with prefix_stable = True"
         )
-    prf, slots = (_of_decoders, no_slots) if config.track == "encoder" else (task.prf, task.slots)
-    if encoding.needs_slots and slots(torch.zeros(1, 1, dtype=torch.int64)) is None:
+    prf, told = task.prf, task.fields
+    if config.track == "encoder":
+        prf, told = _of_decoders, lambda ids: {"coords": task.coords(ids)}
+    if encoding.needs_slots and told(torch.zeros(1, 1, dtype=torch.int64)).get("slots") is None:
         raise TaskError(
             f"{config.spec} needs slots, which {config.task} lacks under track {config.track}: "
             "take a task that defines Task.slots, such as addition_coupled"
         )
     model = Transformer(
         config.model, encoding, config.seed, config.attention, config.device, config.track,
-        prf, slots,
+        prf, told,
     )  # fmt: skip
     return task, model
 

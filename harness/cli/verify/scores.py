@@ -127,7 +127,7 @@ def _represents(encoding: Encoding, config: RunConfig, length: int) -> bool:
     if how == "teacher-forced" or config.eval.window is not None:
         batch = batch.left_aligned(task.vocab.pad)
     ids = batch.inputs[:, : config.eval.window]
-    ctx = Context(pos=batch.pos[:, : config.eval.window], ids=ids, slots=task.slots(ids))
+    ctx = Context(pos=batch.pos[:, : config.eval.window], ids=ids, **task.fields(ids))
     limit(encoding.max_len or 0, MOST_TOKENS, "positions")  # an encoding may draw them all
     try:
         plan = {"length": ctx.pos.shape[1]} if how == "decoded" else {}

@@ -23,8 +23,8 @@ HOOKS = (  # one encoding for each kind of hook
 
 def decoder(text, seed=0, model=MODEL, attention="auto"):
     encoding = pezoo.make(text, shape_of(model, 16))
-    prf, slots = tasks.make("copy(aligned=4)").prf, tasks.make("addition_coupled").slots
-    return Transformer(model, encoding, seed, attention, task_prf=prf, task_slots=slots).eval()
+    prf, told = tasks.make("copy(aligned=4)").prf, tasks.make("addition_coupled").fields
+    return Transformer(model, encoding, seed, attention, task_prf=prf, task_fields=told).eval()
 
 
 def test_one_backbone_for_all_encodings():

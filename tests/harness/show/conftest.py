@@ -36,8 +36,8 @@ def decoder():
     def make(text, train_len=32):
         torch.manual_seed(0)
         encoding = pezoo.make(text, shape_of(MODEL, train_len))
-        prf, slots = tasks.make("copy(aligned=4)").prf, tasks.make("addition_coupled").slots
-        return Transformer(MODEL, encoding, 0, task_prf=prf, task_slots=slots).eval()
+        prf, told = tasks.make("copy(aligned=4)").prf, tasks.make("addition_coupled").fields
+        return Transformer(MODEL, encoding, 0, task_prf=prf, task_fields=told).eval()
 
     return make
 
