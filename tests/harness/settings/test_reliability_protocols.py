@@ -174,7 +174,7 @@ def test_the_committed_records_and_what_the_harness_makes_are_of_known_versions(
     records, _ = load([RECORDS])
     for protocol in map(load_protocol, protocol_names()):
         for task, pe in zip(tasks.names(), cycle(("rope", "randomized:prism(cursors=3)"))):
-            if protocol.track == "text" and tasks.make(task).determined:
+            if protocol.track == "text" and task != "text":
                 continue  # refused: it has right answers
             run = resolve(protocol, task, parse(pe), 0, "cpu", "auto")
             records.append(Record.of(blank_record(run, "pezoo bench")))
