@@ -98,7 +98,7 @@ def _study(asked: SimpleNamespace) -> tuple[Study, dict[str, Any]]:
 
 def _length(text: str, trained: int) -> int:
     """Return the tokens of --to. Errors: UsageError."""
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)x|([0-9][0-9,_]*)", text)
+    found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)x|([0-9][0-9,_]{0,14})", text)
     length = 0
     if found:
         length = round(float(found[1]) * trained) if found[1] else int(re.sub("[,_]", "", found[2]))

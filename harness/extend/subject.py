@@ -1,6 +1,8 @@
 """A trained model that reads tokens, with one encoding after the other."""
 
 import hashlib
+import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,8 +20,9 @@ from pezoo.registry import make
 
 OWN = "rope"  # the model's own rotation, with its own options
 BYTES = 256  # tokens of a vocabulary of bytes
-SOME = 256  # numbers of each weight that are part of the checksum
+SHORTEST = 8  # tokens that a model was trained on, at least
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+BYTE = re.compile("<0x[0-9A-F]{2}>")  # a token of one byte
 LOCAL = {"local_files_only": True, "trust_remote_code": False}
 
 
@@ -35,6 +38,7 @@ class Subject(ABC):
     d_head: int
     rotation: dict[str, Any] | None = None
     rate = 1e-3  # of tuning
+    facts = ""  # what its numbers depend on beside its weights
 
     @abstractmethod
     def put(self, way: str) -> Encoding:
@@ -53,10 +57,10 @@ class Subject(ABC):
         return len(ids)
 
     def checksum(self) -> str:
-        """Return a hash of the beginning of every weight."""
-        found = hashlib.sha256()
+        """Return a hash of every weight, the config and the tokenizer."""
+        found = hashlib.sha256(self.facts.encode())
         for x in self.module.parameters():
-            found.update(x.detach().flatten()[:SOME].float().cpu().numpy().tobytes())
+            found.update(x.detach().contiguous().flatten().view(torch.uint8).cpu().numpy())
         return found.hexdigest()
 
 
@@ -93,13 +97,22 @@ class OfTransformers(Subject):
         _check(path, config)
         self.tokenizer = _tokenizer(path, folder, options, config.vocab_size)
         with _named(f"cannot load the model in {path}"):
-            self.module = load(folder, dtype=DTYPES[dtype], **options).to(device).eval()
+            found, info = load(folder, dtype=DTYPES[dtype], output_loading_info=True, **options)
+        if lacking := sorted(info["missing_keys"]):
+            raise ValueError(f"the model in {path} lacks {len(lacking)} weights, as {lacking[0]}")
+        self.module = found.to(device).eval()
         self.name = path.resolve().name
         self.trained, self.rotation = config.max_position_embeddings, config.rope_parameters
         self.d_head = getattr(config, "head_dim", None) or (
             config.hidden_size // config.num_attention_heads
         )
-        self.rate = 2e-5
+        self.rate, self.vocab = 2e-5, config.vocab_size
+        own = {k: v for k, v in config.to_dict().items() if k not in ("_name_or_path", "dtype")}
+        backend = getattr(self.tokenizer, "backend_tokenizer", None)
+        said = backend.to_str() if backend else str(self.tokenizer)
+        self.facts = json.dumps(own, sort_keys=True, default=str) + said
+        decoder = said.partition('"decoder":')[2].partition('"model":')[0]
+        self.of_bytes = '"type":"ByteLevel"' in decoder
 
     def put(self, way: str) -> Encoding:
         from pezoo.adapters.transformers import use
@@ -115,10 +128,23 @@ class OfTransformers(Subject):
         if self.tokenizer is None:
             return super().encode(text)
         ids: list[int] = self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+        if max(ids, default=0) >= self.vocab:
+            raise ValueError(
+                f"the tokenizer gives token {max(ids)}, but the model has {self.vocab:,}: expected "
+                "the tokenizer that it was trained with"
+            )
         return ids
 
     def size(self, ids: list[int]) -> int:
-        return len(ids if self.tokenizer is None else self.tokenizer.decode(ids).encode())
+        if self.tokenizer is None:
+            return len(ids)
+        return sum(map(self._bytes, self.tokenizer.convert_ids_to_tokens(ids)))
+
+    def _bytes(self, token: str) -> int:
+        """Return the bytes of a token, which may end inside a character."""
+        if self.of_bytes:  # a letter for each byte
+            return len(token)
+        return 1 if BYTE.fullmatch(token) else len(token.replace("▁", " ").encode())
 
 
 def _transformers() -> Any:
@@ -179,6 +205,16 @@ def _check(path: Path, config: Any) -> None:
         raise ValueError(
             f"{name} in {path} does not rotate: pezoo extend is for models trained with RoPE, such "
             "as Llama, Qwen or Mistral"
+        )
+    if kept := getattr(config, "pezoo", None):
+        raise ValueError(
+            f"the model in {path} was saved with the encoding {kept.get('encoding', 'of pezoo')}: "
+            "expected one with the rotation that it was trained with"
+        )
+    if config.max_position_embeddings < SHORTEST:
+        raise ValueError(
+            f"max_position_embeddings of {path} is {config.max_position_embeddings}: expected the "
+            f"tokens that it was trained on, {SHORTEST} or more"
         )
 
 

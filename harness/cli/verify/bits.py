@@ -12,7 +12,7 @@ MOST_BITS = 1000.0  # a token: logits that differ by more are no model's
 
 
 def bits_faults(score: Score, config: RunConfig, scores: Sequence[Score]) -> Iterator[str]:
-    """Yield what the bits of a score contradict; `scores` are those of the checkpoint.
+    """Yield what the bits of a score contradict; `scores` have those of the last tokens alone.
 
     A wrong token costs at least one bit, as another one is as likely. Bits and gain add up to the
     bits with the training length alone as context, which are those of that length, but for

@@ -41,7 +41,10 @@ def score_faults(record: Record, task: Task, encoding: Encoding | None) -> Itera
         kept = WRONG * answers
         asked = [one for one in scores if one.length in test.eval.lengths]
         for score in asked:
-            bits = bits_faults(score, test, asked)
+            # In "repeat" the last tokens of a longer text are those of the test set without a name.
+            whole = score.length >= 2 * own.train.lengths[1] if name else True
+            alone = record.scores.last if name else asked
+            bits = bits_faults(score, test, alone if whole else [])
             for fault in (*_score(score, test, encoding, times, kept), *bits):
                 yield f"{place}, length {score.length}: {fault}"
 

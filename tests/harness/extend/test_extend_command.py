@@ -79,7 +79,45 @@ def torn(folder):
     (folder / "model.safetensors").write_bytes(b"damaged")
 
 
+def configured(**settings):
+    def change(folder):
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | settings))
+
+    return change
+
+
+def lacking(folder):
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(folder / "model.safetensors")
+    del weights["model.layers.0.self_attn.q_proj.weight"]
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+def of_many_tokens(folder):
+    from transformers import PreTrainedTokenizerFast
+
+    PreTrainedTokenizerFast(tokenizer_object=byte_pairs(400)).save_pretrained(folder)
+
+
+def byte_pairs(size):
+    """A tokenizer of byte-level pairs, whose tokens end inside characters."""
+    from tokenizers import ByteLevelBPETokenizer
+
+    found = ByteLevelBPETokenizer()
+    found.train_from_iterator(["def f(x): return x  # \u4e2d\u6587\u5b57\u7b26" * 9], size)
+    return found._tokenizer
+
+
 CHANGES = {
+    "a weight less": (lacking, "lacks 1 weights", "q_proj"),
+    "three tokens": (configured(max_position_embeddings=3), "is 3", "8 or more"),
+    "another encoding": (
+        configured(pezoo={"encoding": "rerope"}),
+        "saved with the encoding rerope",
+    ),
+    "another tokenizer": (of_many_tokens, "the tokenizer gives token", "the model has 256"),
     "an encoder": (bert, "BertForMaskedLM in", "not a causal model"),
     "no rotation": (gpt2, "GPT2LMHeadModel in", "does not rotate"),
     "no tokenizer": (unnamed, "no tokenizer in", "300 tokens"),
@@ -98,7 +136,34 @@ def test_a_wrong_model(extend, saved, what):
     assert len(err.strip().splitlines()) <= 2
 
 
+def test_an_edited_config_is_another_study(extend, saved, tmp_path):
+    folder = saved()
+    turned = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 2.0}
+    for settings in ({}, {"rope_parameters": turned | {"original_max_position_embeddings": 32}}):
+        configured(**settings)(folder)
+        assert extend(folder, "--to", "2x", "--texts", "1", "--pe", "rope")[0] == 0
+    assert len([*(tmp_path / "runs").glob("extend-*")]) == 2
+
+
+def test_tokens_that_end_inside_a_character_have_their_own_bytes(saved):
+    from transformers import PreTrainedTokenizerFast
+
+    from harness.extend.subject import OfTransformers
+
+    folder = saved()
+    configured(vocab_size=256)(folder)
+    PreTrainedTokenizerFast(tokenizer_object=byte_pairs(258)).save_pretrained(folder)
+    subject = OfTransformers(folder, "cpu", "float32")
+    subject.vocab = 300
+    text = "x = '\u4e2d\u6587'  # \u5b57 \u00e9"
+    ids = subject.encode(text)
+    assert len(ids) > len(text)
+    for at in range(len(ids)):
+        assert subject.size(ids[:at]) + subject.size(ids[at:]) == len(text.encode())
+
+
 TOO = (
+    (("--to", "9" * 400 + "x"), "expected a multiple as 8x"),
     ((), "no model in"),
     (("--to", "32"), "at least the 64 of the model"),
     (("--to", "far"), "expected a multiple as 8x"),
