@@ -145,6 +145,8 @@ def _answer(model: str, family: str, budget: str, tasks: Sequence[TaskFront]) ->
     most = max(map(merit, by_label.values()), default=None)
     leaders = sorted((own[0] for own in by_label.values() if merit(own) == most), key=_cheaper)
     limit = CHEAP * (leaders[0].cost or inf) if leaders else inf
+    if model == EXTENDED:  # which is not trained
+        limit, leaders = inf, sorted(leaders, key=lambda entry: entry.bits or inf)
     use = [entry for entry in leaders if (entry.cost or inf) <= limit]
     dearer = [entry for entry in leaders if entry not in use]
     return Answer(model, family, budget, verdicts, tuple(use), tuple(dearer))
