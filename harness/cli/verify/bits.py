@@ -20,7 +20,7 @@ def bits_faults(score: Score, config: RunConfig, scores: Sequence[Score]) -> Ite
     """
     if score.bits is None:
         return
-    bits, gain, most = score.bits, score.gain or 0.0, config.train.lengths[1]
+    bits, gain, most = score.bits, score.gain or 0.0, config.first.train.lengths[1]
     if bits < (least := 1 - (score.token or 0.0)) - ROUNDED:
         yield f"bits is {bits:g}, expected {least:.4g} or more: each wrong token costs one"
     there = next((one.bits for one in scores if one.length == most and one.bits), None)
