@@ -288,11 +288,35 @@ def counts(rows: list[Row]) -> str:
     for kind in KINDS:
         own = [row for row in rows if row.kind == kind]
         built = [row for row in own if row.built]
-        turns = [row for row in built if row.own != "-"]
+        turns = [row for row in built if row.own not in ("-", "")]
         kept = sum(row.own == "yes" for row in turns)
         works = sum(row.works for row in built)
         lines.append(f"| {kind} | {len(own)} | {len(built)} | {works} | {kept} of {len(turns)} |")
     return "\n".join(lines)
+
+
+def page(rows: list[Row]) -> str:
+    """Return docs/architectures.md."""
+    lines = [
+        "# Architectures of transformers",
+        "",
+        "What `use` can do with each, from `python benchmarks/architectures.py --write`, with "
+        f"transformers {transformers.__version__}. Each was built at a tiny size. *own* says that "
+        '`use(model, "rope")` keeps the logits to 1e-5 (- without a rotation). *alibi* says that '
+        '`use(model, "alibi")` trains, decodes equal with and without a cache to 1e-4 (encoders: '
+        "equal with padding), and is loaded as it was saved.",
+        "",
+        counts(rows),
+    ]
+    for kind in KINDS:
+        lines += ["", f"## {kind.capitalize()}", "", "| model_type | own | alibi | else |"]
+        lines += ["|---|---|---|---|"]
+        for row in rows:
+            if row.kind == kind:
+                why = row.trouble if row.built else f"not built here: {row.trouble}"
+                cells = row.name, row.own, row.alibi, why.replace("|", "/") if row.trouble else ""
+                lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 @click.command()
@@ -314,6 +338,8 @@ def main(only: str, seconds: int, write: bool) -> None:
         told = row.trouble or f"own {row.own}, alibi {row.alibi}"
         click.echo(f"{kind:8.8} {name:22} {row.built} {time.time() - began:5.1f} s  {told}")
     click.echo(counts(rows))
+    if write:
+        PAGE.write_text(page(rows))
 
 
 if __name__ == "__main__":

@@ -125,10 +125,14 @@ def begin(
     given = dict(zip(names, args, strict=False)) | kwargs
     if given.get("output_attentions"):
         raise ValueError("pezoo's attention does not return weights: leave out output_attentions")
+    ids = given.get("input_ids")
+    typed = "token_type_ids" in names and given.get("token_type_ids") is None
+    if typed and ids is not None and not placement.causal:
+        given["token_type_ids"] = torch.zeros_like(ids)  # models' own end with their positions
     if placement.late:
         placement.live = partial(_late, base, placement, given)
         return (), given
-    ids, x = given.get("input_ids"), given.get("inputs_embeds")
+    x = given.get("inputs_embeds")
     if (ids is None) == (x is None):
         raise ValueError("expected either input_ids or inputs_embeds")
     x = base.get_input_embeddings()(ids) if x is None else x
