@@ -54,7 +54,6 @@ MOST_RUNS = 100_000
     type=click.IntRange(min=1),
     help="torchrun: parts of a batch to compute in turn.",
 )
-@click.option("--stack", type=click.Choice(("auto", "off")), hidden=True, expose_value=False)
 @click.option(
     "--precision",
     type=click.Choice(("float32", "bf16")),

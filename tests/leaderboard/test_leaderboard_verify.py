@@ -35,7 +35,7 @@ def test_a_committed_record_is_not_refused(folder, seed):
 @pytest.mark.parametrize(
     "words",
     [
-        "--threads 1 --jobs 2 --format csv --stack off --wide --seeds=0-4",
+        "--threads 1 --jobs 2 --format csv --wide --seeds=0-4",
         "--precision float32 --device auto --attention auto",
         "--protocol /a/b/experiment/protocols/earlier/quick-1.toml",
         "--protocol experiment/protocols/quick.toml",
