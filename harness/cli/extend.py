@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -103,8 +104,8 @@ def _length(text: str, trained: int) -> int:
     if found:
         length = round(float(found[1]) * trained) if found[1] else int(re.sub("[,_]", "", found[2]))
     if length < trained:
-        least = "" if trained == 1 else f", at least the {trained:,} of the model"
-        raise click.UsageError(f"--to {text}: expected a multiple as 8x, or tokens{least}")
+        least = "as 4096" if trained == 1 else f"at least the {trained:,} of the model"
+        raise click.UsageError(f"--to {text[:40]}: expected a multiple as 8x, or tokens, {least}")
     return length
 
 
@@ -135,6 +136,8 @@ def _show(study: Study, settings: dict[str, Any], form: str) -> None:
     from harness.extend import report
     from harness.runs.files import write, write_json
 
+    if study.tuner:
+        settings = settings | {"tuning": asdict(study.tuner.settings)}
     write_json(study.folder / "extend.json", report.data(study, settings))
     write(study.folder / "extend.svg", report.svg(study).encode())
     write(study.folder / "extend.html", report.page(study, settings).encode())

@@ -64,14 +64,14 @@ class Study:
         self.stable = {way: self.subject.put(way).prefix_stable for way in self.ways}
         missing = [one for one in self._places() if not self._known(one)]
         total = sum(_work(one.length) for one in missing)
-        ahead = {one.way for one in missing if one.tuned and not self._weights(one.way).exists()}
+        ahead = {one.way for one in missing if one.tuned and not self.weights(one.way).exists()}
         step = 0.0 if self.tuner is None else 3 * _work(self.tuner.settings.length)
         total += step * len(ahead) * (self.tuner.settings.steps if self.tuner else 0)
         done = 0.0
         for one in missing:
             if self.tuner and one.tuned and one.way in ahead:
                 ahead.remove(one.way)
-                for number in self.tuner.tune(one.way, self._weights(one.way)):
+                for number in self.tuner.tune(one.way, self.weights(one.way)):
                     done += step
                     say(f"tuning {one.way}, step {number}", done / total)
             words = self._measure(one)
@@ -104,7 +104,8 @@ class Study:
         key = self._key(one.way, one.tuned) | {"length": one.length, "text": one.text}
         return self.folder / "cells" / f"{digest(key)}.json"
 
-    def _weights(self, way: str) -> Path:
+    def weights(self, way: str) -> Path:
+        """Return the file of what tuning with a way has changed."""
         return self.folder / f"tuned-{digest(self._key(way, True))}.safetensors"
 
     def _measure(self, one: Place) -> str:
@@ -114,7 +115,7 @@ class Study:
             return self.notes[where]
         try:
             if one.tuned and self.tuner:
-                self.tuner.load(one.way, self._weights(one.way))
+                self.tuner.load(one.way, self.weights(one.way))
             else:
                 self.subject.put(one.way)
             found = read(self.subject, self.texts, one, self.device)

@@ -1,6 +1,7 @@
 """The results of `pezoo extend` as text, a picture, a page and data."""
 
 import json
+import re
 from collections.abc import Sequence
 from math import log2
 from typing import Any
@@ -28,9 +29,11 @@ def head(study: Study) -> str:
     """Say what the numbers are."""
     n, last = len(study.texts.ends), study.texts.last
     many = f"{n} texts, ± 95 %" if n > 1 else "one text"
+    short = "" if study.texts.depths else "; L/2 has no room for the questions of passkeys"
     return (
         f"{study.subject.name}: {BITS} of the same last {last} tokens by tokens read, {many}\n"
         f"L = {study.subject.trained:,} tokens; gain: bits saved against the own last L tokens"
+        f"{short}"
     )
 
 
@@ -45,7 +48,7 @@ def table(study: Study) -> Grid:
 def _cells(row: Row, asked: Sequence[int]) -> list[str]:
     study, last, cost = row.study, row.study.lengths[-1], row.cost()
     cells = [_stat(row.bits(n)) if row.bits(n) else _why(row, n) for n in study.lengths]
-    cells += [_stat(row.gain(last), "+"), "-" if cost is None else f"{cost:+.3f}"]
+    cells += [_stat(row.gain(last), "+"), "-" if cost is None else f"{round(cost, 3) + 0.0:+.3f}"]
     for hits in map(row.hits, asked):
         cells.append(f"{sum(hits)}/{len(hits) * len(study.texts.ends)}" if hits else "-")
     taken, peaks = row.values(last, "seconds"), row.values(last, "peak_mb")
@@ -62,7 +65,7 @@ def _stat(stat: Stat | None, sign: str = "") -> str:
     if stat is None:
         return "-"
     half = "" if stat.high is None else f" ±{stat.high - stat.mean:.3f}"
-    return f"{stat.mean:{sign}.3f}{half}"
+    return f"{round(stat.mean, 3) + 0.0:{sign}.3f}{half}"
 
 
 def depths(study: Study) -> Grid:
@@ -96,8 +99,9 @@ def svg(study: Study) -> str:
     for row in rows(study):
         stats = ((n, row.bits(n)) for n in study.lengths)
         points = (Point(length=n, seen=n <= trained, main=stat) for n, stat in stats if stat)
-        found.append(Points(row.label, tuple(points), BITS, trained))
-    look = {row.label: distinct(at) for at, row in enumerate(found)}
+        name = re.sub(r"^rope\(rope_parameters=(.*)\)(, tuned)?$", r"\1\2", row.label)
+        found.append(Points(name, tuple(points), BITS, trained))
+    look = {one.label: distinct(at) for at, one in enumerate(found)}
     return curves(f"Reading on with {study.subject.name}", found, look, "tokens read")
 
 

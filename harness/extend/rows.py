@@ -100,6 +100,8 @@ def advice(study: Study) -> list[str]:
             n = row.reach()
             lines.append(f"{when}, take {row.way} up to {n:,} tokens: {_reason(row, n)}")
             told = {} if row.way == OWN else paste(row.way, study.subject, n)
+            if tuned:
+                told["weights"] = f"{study.weights(row.way)}, for load_state_dict(strict=False)"
             lines += [f"  {where}: {what}" for where, what in told.items()]
         else:
             cut = f"its own last {trained} tokens: cut the text"
@@ -112,7 +114,8 @@ def _reason(row: Row, length: int) -> str:
     assert gain is not None
     words = f"{abs(gain.mean):.3f} bits per byte {'fewer' if gain.mean >= 0 else 'more'}"
     words += f" than with the model's own last {row.study.subject.trained:,} tokens"
-    if gain.low is not None:
+    if gain.low is not None and gain.high is not None:
         words += f" (gain 95 % within {gain.low:+.3f} to {gain.high:+.3f})"
+        words += ", no more than cutting the text gives" * (gain.low <= 0 <= gain.high)
     total = len(hits) * len(row.study.texts.ends)
     return words + (f", {sum(hits)} of {total} passkeys" if hits else "")
