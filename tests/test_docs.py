@@ -19,7 +19,7 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)")
-FOLDERS = "pezoo|harness|leaderboard|benchmarks|tests|docs"
+FOLDERS = "pezoo|harness|leaderboard|benchmarks|tests|docs|examples"
 IN_TREE = re.compile(rf"(?:{FOLDERS})/[\w./*-]*\w*|[\w.-]+\.(?:md|toml)")
 PLACEHOLDER = re.compile(r"(?<![a-zA-Z])[A-Z]+(?=[_./]|$)(?!\.md)")
 OPTIONAL = ("transformers", "x_transformers")
@@ -79,7 +79,7 @@ def test_docstring_examples_run(module: str) -> None:
 
 def test_pages_have_blocks() -> None:
     found = {name(page) for page in PAGES if blocks(page)}
-    expected = {"use-in-your-model", "add-an-encoding", "add-a-task"}
+    expected = {"use-in-your-model", "use-in-transformers", "add-an-encoding"}
     assert {f"docs/{page}.md" for page in expected} <= found
 
 

@@ -1,4 +1,4 @@
-"""The model of docs/use-in-your-model.md against the same model without pezoo."""
+"""The model of examples/nanogpt.py against the same model without pezoo."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ import torch
 
 import pezoo
 
-PAGE = Path(__file__).parents[2] / "docs/use-in-your-model.md"
+EXAMPLE = Path(__file__).parents[2] / "examples/nanogpt.py"
 MARK = re.compile(r"  # (\d)$")
 PLAIN = {  # the lines of the model without pezoo, by mark
     "2": "def forward(self, x, past):",
@@ -20,9 +20,10 @@ PLAIN = {  # the lines of the model without pezoo, by mark
 }
 
 
-def model_of_page():
-    (block,) = re.findall(r"```python\n([^`]*class GPT[^`]*)```", PAGE.read_text("utf-8"))
-    return block.splitlines()
+def model_of_example():
+    """Its lines: from the imports to the end of the class GPT."""
+    text = EXAMPLE.read_text("utf-8").partition("\nimport sys\n")[2]
+    return text.partition("\n\nif __name__")[0].splitlines()
 
 
 def without_pezoo(line):
@@ -48,8 +49,8 @@ def check_decoding(model, chunks):
 
 
 def test_a_model_takes_an_encoding_with_eight_changed_lines():
-    lines = model_of_page()
-    assert len(lines) <= 60
+    lines = model_of_example()
+    assert len(lines) <= 62
     assert sum(MARK.search(line) is not None for line in lines) <= 8
     plain = [new for line in lines for new in without_pezoo(line)]
     assert not re.search(r"pezoo|\bpe\b|ctx|[mM]emo|attend", "\n".join(plain))
@@ -59,4 +60,4 @@ def test_a_model_takes_an_encoding_with_eight_changed_lines():
 @pytest.mark.parametrize("text", ["rope", "alibi", "t5", "prism(cursors=2,d_pe=16)", "geometric"])
 def test_its_decoding_equals_the_full_pass(text):
     pe = pezoo.make(text, d_model=32, n_heads=4, n_layers=2, train_len=16)
-    check_decoding(model_of(model_of_page(), pe=pe), [6, 1, 3])
+    check_decoding(model_of(model_of_example(), pe=pe), [6, 1, 3])
