@@ -495,6 +495,8 @@ def test_every_encoding(tmp_path, text):
     with torch.no_grad():
         want = model(IDS, attention_mask=MASK, use_cache=False).logits
         torch.testing.assert_close(other(IDS, attention_mask=MASK).logits, want)
+        if not model.base_model.encoding.prefix_stable:
+            return
         first = model(IDS[:, :7], attention_mask=MASK[:, :7])
         first.past_key_values.crop(-2)
         options = {"attention_mask": MASK, "past_key_values": first.past_key_values}
