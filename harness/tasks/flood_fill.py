@@ -17,7 +17,8 @@ class FloodFill(Grids):
     Cells are free with probability `free`, and the seed is a random cell. A cell has up to four
     neighbours. A filled cell has the mark of the seed.
 
-    Vocabulary: "#", ".", "o", "/" and "=". Options: free.
+    Vocabulary: "#", ".", "o", "/" and "=".
+    Options: free, the probability of a free cell.
     Chance: the most frequent symbol, a wall, has a share of (1 - free) of all cells but the seed.
     """
 

@@ -14,7 +14,8 @@ class Translate(Digits):
 
     12/34/=../.1/
 
-    Vocabulary: the digits 0..9, ".", "/" and "=". Options: down and right, how far.
+    Vocabulary: the digits 0..9, ".", "/" and "=".
+    Options: down and right, how far.
     Chance: a digit is uniformly random, so 1/10; "." is always at the same places.
     """
 

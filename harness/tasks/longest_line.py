@@ -17,7 +17,8 @@ class LongestLine(Grids):
     Cells are set with probability `dense`. All lines of the greatest length are marked; single
     cells are lines of length 1.
 
-    Vocabulary: ".", "x", "o", "/" and "=". Options: dense.
+    Vocabulary: ".", "x", "o", "/" and "=".
+    Options: dense, the probability of a cell that is not empty.
     Chance: the most frequent symbol, ".", has a share of (1 - dense).
     """
 

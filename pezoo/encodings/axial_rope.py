@@ -22,6 +22,7 @@ class AxialRoPE(RoPE):
     by the column times the same.
 
     Shapes: q, k (B, H, T, K) -> the same, float32 at least. Text turns all shares by its position.
+
     Options
         axes      how many there are
         sections  pairs of each axis, as in "2+6"; by default as many for each, the first ones more

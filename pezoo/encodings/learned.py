@@ -21,6 +21,7 @@ class Learned(Encoding):
     PositionError, since no vector for it was ever trained.
 
     Shapes: x (B, T, D) -> the same; table (max_len, D), at the start N(0, 0.02^2) as in GPT-2.
+
     Options
         max_len  the rows of the table; by default shape.train_len, a choice of ours
         std      at the start N(0, std^2) truncated at two standard deviations, as in Haiku's Embed

@@ -28,6 +28,7 @@ class MRoPE(RoPE):
 
     Shapes: q, k (B, H, T, K) -> the same, float32 at least. Text lies at its position on all three
     axes, where it is rope, bit for bit. Coords of two axes are height and width, at time 0.
+
     Options
         sections     pairs of time, height and width, by default in the ratio of 16+24+24, Qwen2-VL
                      with K = 128; interleaved, of 24+20+20, Qwen3-VL

@@ -34,7 +34,7 @@ def mine(tmp_path, monkeypatch):
 
 def test_a_file_with_a_named_class_is_a_task_and_no_other(mine, tmp_path):
     assert {"copy", "turing_sgd"} <= {*tasks.names()}
-    assert not {"base", "digits", "turing_products"} & {*tasks.names()}
+    assert not {"base", "grids", "turing_products"} & {*tasks.names()}
     (tmp_path / "helpers.py").write_text("name = 'x'\n\ndef make():\n    return 1\n")
     mine("mine")
     assert tasks.locations() == {"mine": "harness.tasks.mine:Mine"}
