@@ -383,7 +383,7 @@ def test_markdown_page_has_pictures_and_commands(record):
 def test_links_and_pictures_of_the_committed_pages_lead_to_files():
     folder = Path(leaderboard.__file__).parent
     page, *others = [folder / "LEADERBOARD.md", *sorted(folder.glob("LEADERBOARD-*.md"))]
-    assert len(page.read_text("utf-8").splitlines()) <= 200
+    assert len(page.read_text("utf-8").splitlines()) <= 240
     assert len(others) > 1
     for path in (page, *others):
         links = re.findall(r"\]\(([^)#]+)\)", path.read_text("utf-8"))
