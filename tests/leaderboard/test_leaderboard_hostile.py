@@ -78,7 +78,7 @@ NAMES = {
     "aria-current", "aria-label", "aria-labelledby", "aria-live", "charset", "class", "content",
     "data-encoding", "data-name", "data-root", "data-table", "data-task", "defer", "download",
     "hidden", "href", "http-equiv", "id", "lang", "name", "open", "rel", "role", "scope", "src",
-    "data-budget", "data-budgets", "data-kind", "data-use",
+    "data-budget", "data-budgets", "data-kind", "data-model",
     "data-base", "data-curves", "data-headline", "data-label", "aria-pressed", "value",
     "tabindex", "type", "alt", "colspan", "property", "title", "aria-hidden",
     "d", "fill", "height", "stroke", "stroke-dasharray", "stroke-dashoffset", "transform",
