@@ -1,4 +1,4 @@
-"""The first screen: what the encodings of a protocol solve, at what cost, and what none solves."""
+"""The first screen: how far the encodings of a protocol carry on, and at what cost."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -120,7 +120,7 @@ class Front:
 
     def __init__(self, tables: Sequence[Table], names: Mapping[str, str], catalog: Catalog) -> None:
         first = tables[0].first
-        self.tables, self.names, self.base = tables, names, tables[0].base
+        self.names, self.base = names, tables[0].base
         self.tasks = [TaskFront(table, catalog) for table in tables]
         # The task that most runs solve comes first.
         self.tasks.sort(key=lambda one: (-sum(e.far[0] for e in one.entries), one.task))
@@ -129,7 +129,6 @@ class Front:
         unit = SETTINGS["units"].get(self.base, "symbols")
         ends = Counter((one.table.first.train_length, one.far) for one in self.tasks)
         train, far = ends.most_common(1)[0][0]
-        self.far = times(far / train)
         self.headline = (
             f"Train on {train} {unit}, test on {far:,}: which positional encoding still works?"
         )

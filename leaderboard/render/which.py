@@ -11,8 +11,8 @@ from urllib.parse import urlencode
 from leaderboard.catalog import Catalog
 from leaderboard.render.front import CHOSEN, GENERAL, Entry, TaskFront
 from leaderboard.render.styles import SETTINGS
-from leaderboard.stats.ranks import ALIKE, matrix
-from leaderboard.stats.rows import SEEDS
+from leaderboard.stats.ranks import ALIKE, BETTER, WORSE, matrix
+from leaderboard.stats.rows import SEEDS, merit
 from leaderboard.stats.tables import Table
 from pezoo.spec import bare
 
@@ -59,8 +59,8 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Answer:
-    """What to use on a kind of task. `use` solve most of the tasks that half of the encodings ran,
-    on most seeds, cheapest first; `dearer` as many, at more than CHEAP times the cost."""
+    """Encodings for a kind of task: `use` solve most of the tasks that half of all ran, on most
+    seeds, cheapest first; `dearer` as many, at more than CHEAP times the cost."""
 
     model: str
     family: str
@@ -79,21 +79,15 @@ class Answer:
             if entry.row.label == self.use[0].row.label
         ]
 
-    @property
-    def unsolved(self) -> list[Verdict]:
-        mine = [verdict for verdict, _ in self.solved] if self.use else []
-        return [verdict for verdict in self.verdicts if verdict not in mine]
-
 
 def answers(tables: Sequence[Table], catalog: Catalog) -> Iterator[Answer]:
     """Yield the answers, by kind of model and task; those that solve most first."""
     kinds: dict[tuple[str, str], list[TaskFront]] = defaultdict(list)
     for table in tables:
-        task = catalog.tasks.get(bare(table.first.task))
         model = ENCODER if table.of_encoders else DECODER
         model = EXTENDED if table.first.config.start else model
         one = TaskFront(table, catalog)
-        kinds[model, (task and task.family) or "other"].append(one)
+        kinds[model, _family(table, catalog)].append(one)
         if model == DECODER:
             kinds[model, EVERY].append(one)
     every = [
@@ -138,12 +132,12 @@ def _answer(model: str, family: str, budget: str, tasks: Sequence[TaskFront]) ->
     for entry in (entry for verdict in wide for entry in verdict.solvers):
         by_label[entry.row.label].append(entry)
 
-    def merit(own: Sequence[Entry]) -> tuple[int, int]:
+    def solved(own: Sequence[Entry]) -> tuple[int, int]:
         passed = (min(ENOUGH, entry.far[0]) for entry in own if not entry.row.in_bits)
         return len(own), sum(passed)
 
-    most = max(map(merit, by_label.values()), default=None)
-    leaders = sorted((own[0] for own in by_label.values() if merit(own) == most), key=_cheaper)
+    most = max(map(solved, by_label.values()), default=None)
+    leaders = sorted((own[0] for own in by_label.values() if solved(own) == most), key=_cheaper)
     limit = CHEAP * (leaders[0].cost or inf) if leaders else inf
     if model == EXTENDED:  # which is not trained
         limit, leaders = inf, sorted(leaders, key=lambda entry: entry.bits or inf)
@@ -164,7 +158,7 @@ def _verdict(one: TaskFront, budget: str) -> Verdict:
     if best and best.row.in_bits:  # of bits there are only fewer and more
         solvers = [best, *(alike or ())]
     typed = max(one.with_options, key=lambda entry: entry.merit, default=None)
-    better = typed and typed.row.learned and (not best or _mean(typed) > _mean(best))
+    better = typed and typed.row.learned and (not best or merit(typed.row) > merit(best.row))
     return Verdict(
         one, tuple(solvers), best, alike, len(every), len(learned), typed if better else None
     )
@@ -175,7 +169,7 @@ def _alike(one: TaskFront, best: Entry, others: Sequence[Entry]) -> tuple[Entry,
     found = matrix(rows)
     words = next((own for row, own in found if row.label == best.row.label), [])
     signs = {row.label: word for (row, _), word in zip(found, words, strict=False)}
-    if not any(sign in ("better", "worse", ALIKE) for sign in signs.values()):
+    if not any(sign in (BETTER, WORSE, ALIKE) for sign in signs.values()):
         return None
     like = [entry for entry in others if signs.get(entry.row.label) == ALIKE]
     if best.bits is not None:  # the test is of the mean over lengths
@@ -183,10 +177,10 @@ def _alike(one: TaskFront, best: Entry, others: Sequence[Entry]) -> tuple[Entry,
     return tuple(sorted(like, key=_cheaper))
 
 
-def _mean(entry: Entry) -> float:
-    """Return the mean beyond training, negative of bits."""
-    mean = entry.row.unseen.mean if entry.row.unseen else -inf
-    return -mean if entry.row.in_bits else mean
+def _family(table: Table, catalog: Catalog) -> str:
+    """Return the kind of a table's task."""
+    task = catalog.tasks.get(bare(table.first.task))
+    return (task and task.family) or "other"
 
 
 def _cheaper(entry: Entry) -> tuple[float, str]:
@@ -209,8 +203,7 @@ def by_family(tables: Sequence[Table], catalog: Catalog) -> dict[str, list[TaskF
     for _, own in groupby(first, key=lambda table: table.base):
         found: dict[str, list[TaskFront]] = defaultdict(list)
         for table in own:
-            task = catalog.tasks.get(bare(table.first.task))
-            found[(task and task.family) or "other"].append(TaskFront(table, catalog))
+            found[_family(table, catalog)].append(TaskFront(table, catalog))
         for family, tasks in found.items():
             families.setdefault(family, tasks)
     return families
