@@ -6,8 +6,6 @@ from torch.nn.functional import pad
 from harness.tasks.base import Vocab
 from harness.tasks.grids import Digits
 
-DIGITS = (*map(str, range(10)), "/", "=")
-
 
 class Translate(Digits):
     """Digits on a grid, moved down and to the right; what comes in is ".".
@@ -22,8 +20,7 @@ class Translate(Digits):
     name = "translate"
     summary = "a grid of digits, moved down and right"
     example = "12/34/=../.1/"
-    vocab = Vocab((*map(str, range(10)), ".", "/", "="))
-    chance = 0.1
+    vocab = Vocab((*"0123456789", ".", "/", "="))
     best_constant = ((9, 0.6), (36, 0.38), (64, 0.31), (144, 0.24))
 
     def __init__(self, *, down: int = 1, right: int = 1) -> None:
@@ -58,8 +55,6 @@ class Transpose(Digits):
     name = "transpose"
     summary = "a grid of digits, rows and columns exchanged"
     example = "12/34/=13/24/"
-    vocab = Vocab(DIGITS)
-    chance = 0.1
 
     def answer(self, grid: Tensor) -> Tensor:
         return grid.mT
@@ -79,8 +74,6 @@ class Reflect(Digits):
     name = "reflect"
     summary = "a grid of digits, each row backwards"
     example = "12/34/=21/43/"
-    vocab = Vocab(DIGITS)
-    chance = 0.1
 
     def answer(self, grid: Tensor) -> Tensor:
         return grid.flip(2)
@@ -100,8 +93,6 @@ class Rotate(Digits):
     name = "rotate"
     summary = "a grid of digits, turned clockwise"
     example = "12/34/=31/42/"
-    vocab = Vocab(DIGITS)
-    chance = 0.1
 
     def answer(self, grid: Tensor) -> Tensor:
         return grid.rot90(-1, (1, 2))

@@ -5,7 +5,7 @@ from math import isqrt
 import torch
 from torch import Tensor
 
-from harness.tasks.base import Batch, Task, TaskError
+from harness.tasks.base import Batch, Task, TaskError, Vocab
 
 SHAPES = {"wide": (6, 0), "tall": (0, 6)}  # test sets: rows and columns, 0 for the other side
 
@@ -112,6 +112,8 @@ class Digits(Grids):
     """Grids of random digits; a subclass defines what becomes of them."""
 
     symbols = 10
+    vocab = Vocab((*"0123456789", "/", "="))
+    chance = 0.1
 
     def draw(self, generator: torch.Generator, batch: int, rows: int, columns: int) -> Tensor:
         size = (batch, rows, columns)
