@@ -70,8 +70,8 @@ def attention(
     position that does not rise begins a document. x (B, T, D) are their token embeddings, for
     encodings that read or change them. With a cache, queries attend to the tokens in it too, and
     the new tokens are added to it. New tokens without coords continue those in it. With
-    causal=False, as in an encoder, they attend to later tokens
-    too. `told` are other fields of `Context`.
+    causal=False, as in an encoder, they attend to later tokens too. `told` are other fields of
+    `Context`.
 
     >>> import pezoo
     >>> q, k, v = torch.randn(3, 2, 4, 10, 8)
@@ -95,16 +95,7 @@ def attention(
     name = _checked(q, k, v, encoding, cache)
     if pos is None:
         pos = torch.arange(k.shape[2], device=q.device)[None] + _next(old.pos)
-    fields: dict[str, Any] = {"pos": pos, **told}
-    if old.pos is not None and old.coords is not None and "coords" not in told:
-        fields["coords"] = continued(old.coords, old.pos, pos)
-    for key in _TOKENS & {*told}:
-        if fields[key].shape[1] != k.shape[2]:
-            raise ValueError(
-                f"{key} must be (B, {k.shape[2]}), one for each new token; got "
-                f"{tuple(fields[key].shape)}"
-            )
-    fields |= {key: _joined(getattr(old, key), fields[key]) for key in _TOKENS & {*fields}}
+    fields = _fields(old, pos, k.shape[2], told)
     ctx = Pass(**fields, x=x, n_new=k.shape[2], memo=old.memo)
     ctx = encoding.prepare(Pass.of(ctx, drawn=encoding.draw(ctx, length=old.length)))
     ctx = ctx.at(0, _embedded(q, x, encoding, ctx, name))
@@ -116,6 +107,19 @@ def attention(
         {key: fields[key] for key in _TOKENS & {*fields}}, encoding=name, layers=[(k, v)]
     )
     return out
+
+
+def _fields(old: Cache, pos: Tensor, new: int, told: Told) -> dict[str, Any]:
+    """Return the fields of `Context` for the tokens of the cache and the new ones after them."""
+    fields: dict[str, Any] = {"pos": pos, **told}
+    if old.pos is not None and old.coords is not None and "coords" not in told:
+        fields["coords"] = continued(old.coords, old.pos, pos)
+    for key in _TOKENS & {*told}:
+        if fields[key].shape[1] != new:
+            raise ValueError(
+                f"{key} must be (B, {new}), one for each new token; got {tuple(fields[key].shape)}"
+            )
+    return fields | {key: _joined(getattr(old, key), fields[key]) for key in _TOKENS & {*fields}}
 
 
 def _checked(q: Tensor, k: Tensor, v: Tensor, encoding: Encoding, cache: Cache | None) -> str:
