@@ -1,4 +1,4 @@
-"""What the results of a study say: of each way, and which way to take."""
+"""The results of a study by way, and the way to take."""
 
 from dataclasses import dataclass
 from math import inf

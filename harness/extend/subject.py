@@ -193,6 +193,8 @@ def _check(path: Path, config: Any) -> None:
     """Raise ValueError for a model that is not causal, or does not rotate."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as CAUSAL
 
+    from pezoo.adapters.transformers_pass import NAME
+
     name = (getattr(config, "architectures", None) or [config.model_type])[0]
     if name not in (*CAUSAL, *CAUSAL.values()):
         raise ValueError(
@@ -206,7 +208,7 @@ def _check(path: Path, config: Any) -> None:
             f"{name} in {path} does not rotate: pezoo extend is for models trained with RoPE, such "
             "as Llama, Qwen or Mistral"
         )
-    if kept := getattr(config, "pezoo", None):
+    if kept := getattr(config, NAME, None):
         raise ValueError(
             f"the model in {path} was saved with the encoding {kept.get('encoding', 'of pezoo')}: "
             "expected one with the rotation that it was trained with"

@@ -41,10 +41,11 @@ def score_faults(record: Record, task: Task, encoding: Encoding | None) -> Itera
         kept = WRONG * answers
         asked = [one for one in scores if one.length in test.eval.lengths]
         for score in asked:
-            # In "repeat" the last tokens of a longer text are those of the test set without a name.
-            whole = score.length >= 2 * own.first.train.lengths[1] if name else True
-            alone = record.scores.last if name else asked
-            bits = bits_faults(score, test, alone if whole else [])
+            alone = asked
+            if name:  # in "repeat" the last tokens of a longer text are those of the main test set
+                far = score.length >= 2 * own.first.train.lengths[1]
+                alone = record.scores.last if far else []
+            bits = bits_faults(score, test, alone)
             for fault in (*_score(score, test, encoding, times, kept), *bits):
                 yield f"{place}, length {score.length}: {fault}"
 
