@@ -1,4 +1,4 @@
-"""What `use` can do with every architecture of transformers, as a table.
+"""A table of every architecture of transformers: where `use` works.
 
     python benchmarks/architectures.py                     # every one, and counts
     python benchmarks/architectures.py --only llama,bert
@@ -97,7 +97,7 @@ SPECIAL: dict[str, dict[str, Any]] = {  # what a config needs beside
 
 
 class Row(NamedTuple):
-    """What was found for an architecture. `trouble` is why it does not work, or was not built."""
+    """Findings on an architecture. `trouble` is why it does not work, or was not built."""
 
     kind: str
     name: str
