@@ -166,7 +166,7 @@ Beta = Annotated[float, Field(ge=0, lt=1)]
 class Learned(Settings):
     """End training when every training length has reached `exact` at `evaluations` in a row.
 
-    The rate then decays linearly over `decay` more steps. A run that does not get there has them at
+    The rate then decays linearly to `floor` over `decay` more steps. A run that does not get there has them at
     the end of `Train.steps`.
     """
 
@@ -209,8 +209,6 @@ class Train(Settings):
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
-        if self.learned and self.schedule != "constant":
-            raise ValueError(f'learned needs schedule "constant", got "{self.schedule}"')
         if self.learned and self.learned.decay >= self.steps:
             raise ValueError(f"learned.decay {self.learned.decay} must be below steps {self.steps}")
         if self.samples and self.context is not None:
@@ -226,8 +224,7 @@ class Train(Settings):
         validations: (step, the least exact match of a training length), so far. Without enough good
         ones in a row it is the last step that leaves room for the decay.
 
-        >>> rule = {"schedule": "constant", "learned": {"decay": 100}}
-        >>> train = Train(steps=900, batch=1, lengths=(1, 2), **rule)
+        >>> train = Train(steps=900, batch=1, lengths=(1, 2), learned={"decay": 100})
         >>> train.ending([(100, 1.0), (200, 1.0), (300, 0.5)]), train.ending([(100, 1.0)])
         (200, 800)
         """

@@ -108,6 +108,12 @@ def test_the_rate_by_hand():
     assert [rate(ends, step, 40) for step in (39, 40, 49, 59)] == pytest.approx(
         [1, 0.955, 0.55, 0.1]
     )
+    early = settings.model_copy(update={"learned": Learned(decay=20)})
+    level = rate(early, 49, 50)  # half of the cosine
+    assert level == rate(settings, 49)
+    assert [rate(early, step, 50) for step in (50, 59, 69)] == pytest.approx(
+        [level - (level - 0.1) * share for share in (0.05, 0.5, 1)]
+    )
 
 
 @given(
@@ -116,7 +122,7 @@ def test_the_rate_by_hand():
     st.integers(1, 7),
 )
 def test_the_step_from_which_the_rate_decays(least, evaluations, decay):
-    rule = {"schedule": "constant", "learned": {"evaluations": evaluations, "decay": decay * 10}}
+    rule = {"learned": {"evaluations": evaluations, "decay": decay * 10}}
     train = Train.model_validate({"steps": 100, "batch": 1, "lengths": [1, 2]} | rule)
     points = [(10 * (at + 1), share) for at, share in enumerate(least)]
     ends = [
