@@ -166,8 +166,8 @@ Beta = Annotated[float, Field(ge=0, lt=1)]
 class Learned(Settings):
     """End training when every training length has reached `exact` at `evaluations` in a row.
 
-    The rate then decays linearly to `floor` over `decay` more steps. A run that does not get there has them at
-    the end of `Train.steps`.
+    The rate then decays linearly to `floor` over `decay` more steps. A run that does not get there
+    has them at the end of `Train.steps`.
     """
 
     exact: float = Field(0.99, gt=0, le=1)
