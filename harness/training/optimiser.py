@@ -26,8 +26,8 @@ def optimiser_for(model: Transformer, train: Train) -> torch.optim.AdamW:
 def rate(train: Train, step: int, ending: int = 0) -> float:
     """Return the share of the peak learning rate at a step: linear warm-up, then the schedule.
 
-    With `train.learned` the rate follows the schedule up to the step `ending`, then falls linearly to
-    the floor.
+    With `train.learned` the rate follows the schedule up to the step `ending`, then falls linearly
+    to the floor.
     """
     if train.learned and step >= ending:
         level = _schedule(train, ending - 1)
