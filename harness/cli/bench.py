@@ -76,6 +76,7 @@ MOST_RUNS = 100_000
     is_flag=True,
     help="Write every test prompt, target and output to predictions.jsonl.gz in the run's folder.",
 )
+@options.log
 @options.form
 @click.option(
     "--wide",
@@ -203,6 +204,10 @@ def _engine(asked: SimpleNamespace) -> Engine:
     from harness.engine.local import threads_of
 
     threads_of(1)  # raises for an invalid OMP_NUM_THREADS
+    if asked.log:
+        from harness.runs.logs import check
+
+        check(asked.log)
     own = {field.name: getattr(asked, field.name) for field in fields(Options)}
     return make(asked.engine, Options(**own))
 

@@ -16,6 +16,11 @@ protocol = click.option(
 settings = click.option(
     "--set", multiple=True, help="Change a setting: --set train.steps=500. The last counts."
 )
+log = click.option(
+    "--log",
+    callback=lambda _, __, names: tuple(name.strip() for name in (names or "").split(",") if name),
+    help="Logs of training, with commas: tensorboard, wandb, trackio.",
+)
 form = click.option("--format", type=click.Choice(FORMATS), default="table", show_default=True)
 
 

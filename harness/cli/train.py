@@ -18,6 +18,7 @@ from harness.cli.progress import Progress
 from harness.engine import Engine
 from harness.runs.events import Event
 from harness.runs.folder import RunFolder
+from harness.runs.logs import Logs
 from harness.settings.sweep import (
     Choice,
     Sweep,
@@ -30,7 +31,7 @@ from leaderboard.record.schema import Record
 
 WAIT = 10.0  # seconds between two polls of other processes' runs
 # Options of one site.
-LOCAL_OPTIONS = ("--runs", "--known", "--engine", "--address", "--slurm", "--accumulate")
+LOCAL_OPTIONS = ("--runs", "--known", "--engine", "--address", "--slurm", "--accumulate", "--log")
 RUN = re.compile(rb'"run":\s*"([0-9a-f]{16})"')  # in a record
 Records = Mapping[str, Record]  # by the hash of the run
 
@@ -59,10 +60,13 @@ def train(
     waiting = [run for run in range(len(configs)) if run not in records]
     if first := parents([configs[run] for run in waiting], folder):
         train(first, folder, engine, False, wait, command=start_command(start, first) or command)
-    with Progress([configs[run] for run in waiting], len(records)) as progress:
+    todo = [configs[run] for run in waiting]
+    progress = Progress(todo, len(records))
+    with progress, Logs(engine.options.log, todo, progress.names, folder) as logs:
 
         def note(run: int, event: Event) -> None:
             progress.update(waiting.index(run), event)
+            logs.update(waiting.index(run), event)
             if "record" in event:
                 records[run] = event["record"]
 

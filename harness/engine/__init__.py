@@ -27,13 +27,14 @@ class EngineError(ValueError):
 
 @dataclass(frozen=True)
 class Options:
-    """The options of `pezoo bench` that concern the engine."""
+    """The options of `pezoo bench` that concern how runs are executed."""
 
     jobs: int | None = None  # runs at once
     threads: int | None = None  # CPU threads of each run
     address: str | None = None  # of a Ray cluster
     slurm: tuple[str, ...] = ()  # key=value for submitit
     accumulate: int | None = None  # parts in which each process of torchrun computes its batch
+    log: tuple[str, ...] = ()  # kinds of `harness.runs.logs`
 
 
 @dataclass(frozen=True)

@@ -53,9 +53,11 @@ def test_an_error_of_our_own_keeps_its_traceback(call, monkeypatch):
 def test_bench_prints_records_resumes_and_writes_a_leaderboard(call, tmp_path):
     args = ["bench", "--pe", "nope,learned", "--task", "copy", "--seeds", "0-1"]
     args += ["--runs", tmp_path, *TINY]
-    code, out, err = call(*args, "--format", "json")
+    code, out, err = call(*args, "--format", "json", "--log", "tensorboard")
     assert code == 0, err
     records = json.loads(out)
+    assert len(list(tmp_path.glob("logs/tensorboard/*/events*"))) == 4
+    assert not any("--log" in r["provenance"]["command"] for r in records)
     assert [(r["encoding"], r["seed"]) for r in records] == [
         ("nope", 0),
         ("learned", 0),
