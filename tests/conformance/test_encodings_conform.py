@@ -3,7 +3,7 @@
 import pytest
 
 import pezoo
-from pezoo.testing import CHECKS, parametrize_with_checks, run_check
+from pezoo.testing import CHECKS, check_encoding, run_check
 
 PRISM = "prism(d_pe=16,hidden=12)"
 SPECTRAL = "prism_spectral(d_pe=16,hidden=12)"
@@ -46,15 +46,12 @@ def factory_of(text):
     return lambda shape: pezoo.make(text, shape)
 
 
-@parametrize_with_checks({text: factory_of(text) for text in NAMED})
-def test_conformance(check, factory):
-    check(factory)
+CASES = [*NAMED, *(pytest.param(text, marks=pytest.mark.slow) for text in WRAPPED)]
 
 
-@pytest.mark.slow
-@parametrize_with_checks({text: factory_of(text) for text in WRAPPED})
-def test_conformance_with_options(check, factory):
-    check(factory)
+@pytest.mark.parametrize("text", CASES)
+def test_conformance(text):
+    check_encoding(factory_of(text))
 
 
 TWICE = "cursors=2,d_pe=8,hidden=6,before=0+1,copy_every=2,controller=latch"

@@ -105,7 +105,8 @@ def test_the_command_names_every_forged_record_and_exits_with_1(save):
 
 @pytest.mark.slow
 def test_committed_runs_of_an_encoding_differ_in_scans_by_device_alone_and_the_table_says_so():
-    for table in tables(load([RECORDS])[0]):
+    some = [path for path in RECORDS.rglob("*.json") if "_scan" in path.read_text("utf-8")]
+    for table in tables(load(some)[0]):
         ran, on_device = defaultdict(set), defaultdict(set)
         for record in table.records:
             for operation, back_end in kernels_of(record):

@@ -2,15 +2,15 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 from bad_records import changed, committed
+from click.testing import CliRunner
 from made_records import text_record
 
 from experiment.config import RunConfig
 from experiment.protocol import PROTOCOLS
+from harness.cli.main import cli
 from harness.cli.rerun import compare
 from harness.cli.verify import alike, parse_command, refusals
 from harness.runs.run import execute
@@ -319,11 +319,6 @@ def test_positions_that_take_minutes_to_draw_are_too_many():
     assert "33,554,432 positions are too many to check" in found[-1]
 
 
-def cli(*words, folder):
-    command = [sys.executable, "-m", "harness", *map(str, words)]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
-
-
 @pytest.mark.slow
 def test_a_run_of_a_protocols_file_is_added_checked_and_repeated(tmp_path, monkeypatch):
     """The file uses the name of a packaged protocol, with settings of its own."""
@@ -339,15 +334,18 @@ def test_a_run_of_a_protocols_file_is_added_checked_and_repeated(tmp_path, monke
     (result,) = tmp_path.glob("runs/*/result.json")
     assert json.loads(result.read_text())["protocol"].startswith("quick+")
     where, given = ("--records", "records"), ("--protocol", "mine.toml")
-    refused = cli("leaderboard", "add", result.parent.name, *where, folder=tmp_path)
-    assert refused.returncode == 2
-    assert "repeat it here, as --protocol mine.toml" in refused.stderr
-    added = cli("leaderboard", "add", result.parent.name, *where, *given, folder=tmp_path)
-    assert added.returncode == 0, added.stderr
-    checked = cli("leaderboard", "check", "records", *given, folder=tmp_path)
-    assert (checked.returncode, checked.stderr) == (0, "")
-    again = cli("leaderboard", "rerun", result, *given, folder=tmp_path)
-    assert again.returncode == 0, again.stderr
+
+    def invoke(*words):
+        return CliRunner().invoke(cli, [str(word) for word in words])
+
+    refused = invoke("leaderboard", "add", result.parent.name, *where)
+    assert "repeat it here, as --protocol mine.toml" in str(refused.exception)
+    added = invoke("leaderboard", "add", result.parent.name, *where, *given)
+    assert added.exit_code == 0, added.stderr
+    checked = invoke("leaderboard", "check", "records", *given)
+    assert (checked.exit_code, checked.stderr) == (0, "")
+    again = invoke("leaderboard", "rerun", result, *given)
+    assert again.exit_code == 0, again.stderr
     assert "the results agree bit for bit" in again.stdout
 
 

@@ -8,7 +8,7 @@ from leaderboard.papers.paper import names
 from leaderboard.record.read import RECORDS
 
 SOME = ("--records", str(RECORDS / "ruoss2023-mini" / "missing_duplicate" / "rope"))
-MINI = ("--records", str(RECORDS / "chen2026-mini"))
+MINI = ("--records", str(RECORDS / "chen2026-mini" / "select_first"))
 
 
 def test_without_a_number_it_lists_the_tables(call):

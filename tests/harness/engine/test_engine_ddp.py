@@ -133,7 +133,7 @@ def test_our_launcher_ends_as_bench_does(error, code, monkeypatch):
 @pytest.mark.slow
 def test_ctrl_c_ends_our_launcher_with_130(tmp_path):
     words = ["--pe", "rope", *sets((*SETTINGS, "train.steps=50000"))]
-    process = torchrun(tmp_path, *words, launcher="harness.engine.ddp")
+    process = torchrun(tmp_path, *words, processes=1, launcher="harness.engine.ddp")
     end = time.monotonic() + 300
     while not list(tmp_path.glob("*/ckpt-*.json")):
         assert time.monotonic() < end, process.communicate()

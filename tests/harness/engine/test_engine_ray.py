@@ -69,7 +69,7 @@ def engine(elsewhere):
 def test_a_killed_worker_is_replaced_and_the_records_are_the_same(
     engine, matrix, collect, kill_one, assert_like_here, tmp_path
 ):
-    configs = matrix(*LONG, pe="rope,learned,nope")
+    configs = matrix(*LONG, pe="rope,learned")
     events = collect(engine, configs, tmp_path, kill_one)
     (killed,) = kill_one.runs
     assert [i for i in events if any("again" in event for event in events[i])] == [killed]

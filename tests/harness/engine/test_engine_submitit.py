@@ -18,7 +18,7 @@ def test_a_killed_job_is_replaced_and_the_records_are_the_same(
     matrix, collect, kill_one, assert_like_here, monkeypatch, tmp_path
 ):
     monkeypatch.setattr("harness.engine.submitit.PATIENCE", 0.0)
-    configs = matrix(*LONG, pe="rope,learned")
+    configs = matrix(*LONG, pe="learned")
     events = collect(make("submitit", Options(slurm=LOCAL)), configs, tmp_path, kill_one)
     (killed,) = kill_one.runs
     assert [i for i in events if any("again" in event for event in events[i])] == [killed]

@@ -11,11 +11,11 @@ import pytest
 pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
 
 SIZE = 64 << 20
+OURS = "from harness.runs import cost\nfrom harness.runs.cost import keep_heap\n"
+FLAGS = "[x.split() for x in Path('/proc/self/smaps').read_text().splitlines() if 'Flags' in x]"
 BLOCKS = f"""
 import ctypes, resource
 from pathlib import Path
-from harness.runs import cost
-from harness.runs.cost import keep_heap
 libc, size = ctypes.CDLL(None), {SIZE}
 libc.malloc.restype = ctypes.c_void_p
 def block():
@@ -38,26 +38,20 @@ def said(code, **variables):
 
 
 @pytest.mark.slow
-def test_a_block_that_was_freed_is_used_again():
-    pages = SIZE // 4096
+def test_a_block_that_was_freed_is_used_again_and_the_heap_has_huge_pages():
+    pages, switch = SIZE // 4096, Path("/sys/kernel/mm/transparent_hugepage/enabled")
     if int(said("block(); print(block())")[0]) < pages // 2:
         pytest.skip("the system gives pages without faults here")
-    code = "print(keep_heap()); block(); print(block(), resident()); cost.forget_peak_memory('cpu')"
-    kept, faults, before, after = said(f"{code}; print(resident())")
+    code = f"print(keep_heap()); print(any('hg' in x for x in {FLAGS})); block()"
+    code += "; print(block(), resident()); cost.forget_peak_memory('cpu'); print(resident())"
+    kept, huge, faults, before, after = said(OURS + code)
     assert kept == "True"
     assert int(faults) < pages // 100
     assert int(before) - int(after) > SIZE // 2
-
-
-@pytest.mark.slow
-def test_the_heap_is_asked_for_in_huge_pages():
-    switch = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-    if not switch.exists() or "[never]" in switch.read_text():
-        pytest.skip("the system has no huge pages")
-    flags = "[x.split() for x in Path('/proc/self/smaps').read_text().splitlines() if 'Flags' in x]"
-    assert said(f"keep_heap(); print(any('hg' in x for x in {flags}))") == ["True"]
+    if switch.exists() and "[never]" not in switch.read_text():
+        assert huge == "True"
 
 
 @pytest.mark.slow
 def test_the_environment_wins():
-    assert said("print(keep_heap())", MALLOC_MMAP_MAX_="9") == ["False"]
+    assert said(OURS + "print(keep_heap())", MALLOC_MMAP_MAX_="9") == ["False"]

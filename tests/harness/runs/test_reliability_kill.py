@@ -114,21 +114,6 @@ def test_runs_killed_at_random_moments_lose_nothing(tmp_path):
 
 
 @pytest.mark.slow
-def test_bench_killed_at_random_moments_goes_on(tmp_path):
-    configs, root = [config_of(seed=seed) for seed in (0, 1)], tmp_path / "cut"
-    process = bench(root, "0-1")
-    eventually(lambda: saved(root, configs))
-    process.kill()
-    process.communicate()
-    for config in configs:  # workers follow their parent, and give the runs free
-        eventually(lambda config=config: free(root, config))
-    last = everything(configs, root)
-    assert [last[i]["record"].status for i in (0, 1)] == ["done", "done"]
-    assert max(last[i]["record"].cost.sessions for i in (0, 1)) > 1
-    assert_like_whole_runs(root, configs, tmp_path)
-
-
-@pytest.mark.slow
 def test_a_signal_saves_and_the_same_command_goes_on(tmp_path):
     """Sent to the command alone, as a service manager or `kill` does."""
     settings = (*LONG, "train.steps=5000")
@@ -210,7 +195,7 @@ def test_ctrl_c_while_workers_start_prints_no_traceback(tmp_path):
 
 @pytest.mark.slow
 def test_ctrl_c_at_any_moment_prints_no_traceback_of_this_project(tmp_path):
-    for delay in [0.02 * n for n in range(10)] + [0.4 * n for n in range(1, 8)]:
+    for delay in (0, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 1.7, 2.5):
         process = bench(tmp_path, "0-1", (*LONG, "train.steps=5000"))
         time.sleep(delay)
         os.killpg(process.pid, signal.SIGINT)

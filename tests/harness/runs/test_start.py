@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from soak import SETTINGS, soak
-from test_reliability_kill import bench, eventually
+from test_reliability_kill import bench, eventually, free
 
 from experiment.config import ConfigError
 from harness.cli.verify import refusals as verified
@@ -40,8 +40,11 @@ def run(config, root, start=True):
     return execute(config, root, "pezoo bench", lambda event: None)
 
 
-def command(root, *more, protocol="extend", pe="rope,rope(rope_parameters=yarn(factor=auto))"):
-    sets = (*SMALL, *ONCE, f"start.set={json.dumps(PARENT)}")
+YARN = "rope,rope(rope_parameters=yarn(factor=auto))"
+
+
+def command(root, *more, protocol="extend", pe=YARN, parent=PARENT):
+    sets = (*SMALL, *ONCE, f"start.set={json.dumps(parent)}")
     words = ["bench", "--protocol", protocol, "--task", "text", "--pe", pe, "--device", "cpu"]
     words += ["--seeds", "0", "--jobs", "1", "--format", "json", "--runs", root]
     return [*words, *(word for one in sets for word in ("--set", one)), *more]
@@ -173,25 +176,32 @@ def test_killed_at_random_moments_nothing_is_lost_or_different(tmp_path):
 
 
 @pytest.mark.slow
-def test_bench_killed_at_6_random_moments_gives_the_same_results(tmp_path):
-    draws, first = random.Random(0), time.monotonic()
-
-    def begin(root):
-        return bench(root, "0", words=[str(word) for word in command(root)][1:])
-
-    assert begin(tmp_path / "whole").wait() == 0
-    seconds = time.monotonic() - first
-    for _ in range(6):
-        process = begin(tmp_path / "cut")
-        time.sleep(draws.uniform(seconds / 3, seconds))  # the first third imports
+def test_bench_killed_while_it_trains_parent_or_children_goes_on_to_the_same_results(
+    call, tmp_path
+):
+    whole, cut, draws = tmp_path / "whole", tmp_path / "cut", random.Random(0)
+    longer = (*PARENT, "train.steps=60", "train.checkpoint_every=3")
+    assert call(*command(whole, parent=longer))[0] == 0
+    records = [finished(path) for path in whole.glob("?" * 16)]
+    (parent,) = [record for record in records if record.start is None]
+    words = [str(word) for word in command(cut, parent=longer)][1:]
+    for ready in (f"{parent.run}/ckpt-*.json", f"{parent.run}/DONE"):
+        process = bench(cut, "0", words=words)
+        eventually(lambda ready=ready: [*cut.glob(ready)])
+        time.sleep(draws.uniform(0, 0.2))
         process.kill()
         process.communicate()
-    eventually(lambda: begin(tmp_path / "cut").wait() == 0)
-    for path in (tmp_path / "whole").glob("?" * 16):
-        one, two = finished(path), finished(tmp_path / "cut" / path.name)
-        assert (one.scores, one.sets, one.start) == (two.scores, two.sets, two.start)
-        for file in path.glob("ckpt-*.safetensors"):
-            assert file.read_bytes() == (tmp_path / "cut" / path.name / file.name).read_bytes()
+        for record in records:  # workers follow their parent, and give the runs free
+            eventually(lambda record=record: free(cut, record.config))
+        assert finished(cut / parent.run) is None or "DONE" in ready
+    assert bench(cut, "0", words=words).wait() == 0
+    assert finished(cut / parent.run).cost.sessions == 2
+    for record in records:
+        other, folder = finished(cut / record.run), whole / record.run
+        assert (record.scores, record.sets, record.start) == (other.scores, other.sets, other.start)
+        assert record.learning == other.learning
+        for file in folder.glob("*.safetensors"):
+            assert file.read_bytes() == (cut / record.run / file.name).read_bytes()
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def known():
 
 @pytest.fixture(scope="module")
 def committed():
-    return [record for record in load([RECORDS])[0] if record.task == "copy"]
+    return load([*RECORDS.glob("*/copy")])[0]
 
 
 @pytest.mark.parametrize("name", ["quick", "quick+abc123", "quick+tune-12345678"])
@@ -171,11 +171,11 @@ def test_an_earlier_version_of_a_protocol_is_known(tmp_path):
 
 @pytest.mark.slow
 def test_the_committed_records_and_what_the_harness_makes_are_of_known_versions(known):
-    records, _ = load([RECORDS])
-    for protocol in map(load_protocol, protocol_names()):
-        for task, pe in zip(tasks.names(), cycle(("rope", "randomized:prism(cursors=3)"))):
-            if protocol.track == "text" and task != "text":
-                continue  # refused: it has right answers
+    """One seed of every encoding: `pezoo leaderboard check` reads them all."""
+    records, _ = load([*{path.parent: path for path in RECORDS.rglob("*.json")}.values()])
+    for at, protocol in enumerate(map(load_protocol, protocol_names())):
+        some = tasks.names()[at % 4 :: 4] if protocol.track != "text" else ["text"]
+        for task, pe in zip(some, cycle(("rope", "randomized:prism(cursors=3)"))):
             run = resolve(protocol, task, parse(pe), 0, "cpu", "auto")
             records.append(Record.of(blank_record(run, "pezoo bench")))
     assert not [record.run for record in records if known.foreign(record)]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch.nn.functional import layer_norm
 
 import pezoo
-from pezoo import Shape, attention
+from pezoo import Shape
 from pezoo.base import Context, Memo, Pass
 from pezoo.encodings.alibi import slopes
 
@@ -48,16 +48,6 @@ def test_it_is_the_formula_with_padding_and_a_cache(options, s, cached, seed):
             for j in range(i + 1):
                 want = naive(encoding, x[0], pos[0], h, i, j)
                 assert got[0, h, i - cached, j].item() == pytest.approx(want, abs=1e-10)
-
-
-def test_left_padding_and_packed_documents_change_nothing():
-    encoding, x = made(), torch.randn(1, 7, 8, dtype=D)
-    q, k, v = torch.randn(3, 1, 2, 7, 4, dtype=D)
-    got = attention(q, k, v, encoding, torch.tensor([[-1, 0, 1, 2, 0, 1, 2]]), x)
-    for keep in ([1, 2, 3], [4, 5, 6]):
-        parts = (y[:, :, keep] for y in (q, k, v))
-        want = attention(*parts, encoding, torch.arange(3)[None], x[:, keep])
-        torch.testing.assert_close(got[:, :, keep], want)
 
 
 def test_steps_of_1_and_weights_of_alibis_slopes_are_alibi():

@@ -51,16 +51,6 @@ def test_it_is_the_formula_with_padding_and_a_cache(s, cached, seed):
         torch.testing.assert_close(one[0, 1], want, atol=1e-10, rtol=0)
 
 
-def test_left_padding_and_packed_documents_change_nothing():
-    encoding, x = made(), torch.randn(1, 7, 8, dtype=D)
-    q, k, v = torch.randn(3, 1, 2, 7, 6, dtype=D)
-    got = attention(q, k, v, encoding, torch.tensor([[-1, 0, 1, 2, 0, 1, 2]]), x)
-    for keep in ([1, 2, 3], [4, 5, 6]):
-        parts = (y[:, :, keep] for y in (q, k, v))
-        want = attention(*parts, encoding, torch.arange(3)[None], x[:, keep])
-        torch.testing.assert_close(got[:, :, keep], want)
-
-
 @pytest.mark.parametrize("options", ["", "(base=500000.0)", "(layout=half)"])
 def test_it_starts_as_rope(options):
     encoding, rope = made(0, f"carope{options}"), make(f"rope{options}", SHAPE)

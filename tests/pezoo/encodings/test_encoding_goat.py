@@ -76,20 +76,6 @@ def test_waves_stay_exact_far_away():
     torch.testing.assert_close(got, want, atol=1e-6, rtol=0)
 
 
-def test_gradients():
-    encoding = make("goat(rank=2,sink_rank=1)", SHAPE).double()
-    names = [name for name, _ in encoding.named_parameters()]
-
-    def bias(*values):
-        ctx = encoding.prepare(Context(torch.arange(3)[None])).at(1, None)
-        q = torch.zeros(1, 2, 3, 4, dtype=D)
-        given = {f"e.{n}": x for n, x in zip(names, values, strict=True)}
-        return torch.func.functional_call(Held(encoding), given, (q, ctx))
-
-    values = [torch.randn_like(p, requires_grad=True) for p in encoding.parameters()]
-    assert torch.autograd.gradcheck(bias, values)
-
-
 class Held(torch.nn.Module):
     def __init__(self, e):
         super().__init__()

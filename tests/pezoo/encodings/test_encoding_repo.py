@@ -45,16 +45,6 @@ def test_it_is_the_authors_code(steps):
             torch.testing.assert_close(own, want, atol=1e-5, rtol=0)
 
 
-def test_left_padding_and_packed_documents_change_nothing():
-    encoding, x = made(), torch.randn(1, 9, 16, dtype=D)
-    q, k, v = torch.randn(3, 1, 2, 9, 4, dtype=D)
-    got = attention(q, k, v, encoding, POS, x)
-    for keep, pos in (([2, 3, 4, 5], [0, 1, 4, 5]), ([6, 7, 8], [0, 1, 2])):
-        parts = (y[:, :, keep] for y in (q, k, v))
-        want = attention(*parts, encoding, torch.tensor([pos]), x[:, keep])
-        torch.testing.assert_close(got[:, :, keep], want)
-
-
 def test_at_the_tokens_positions_it_is_rope_and_at_none_nope():
     x, (q, k, v) = torch.randn(1, 9, 16, dtype=D), torch.randn(3, 1, 2, 9, 4, dtype=D)
     rope, still = "rope(base=100,layout=half)", made("repo(plain=0)")
@@ -77,13 +67,3 @@ def test_the_first_5_of_16_layers_are_rope():
     assert wide.gate.shape == (3, 64, 512)
     for one in (wide.gate, wide.content, wide.w):  # init_std of their config
         assert one.std().item() == pytest.approx(0.02, rel=0.15)
-
-
-def test_gradients():
-    encoding, x = made("repo(plain=0)"), torch.randn(1, 3, 16, dtype=D, requires_grad=True)
-    q = torch.randn(1, 2, 3, 4, dtype=D)
-
-    def turned(x):
-        return encoding.transform(q, q, encoding.prepare(Context(torch.arange(3)[None])).at(0, x))
-
-    assert torch.autograd.gradcheck(turned, x, atol=1e-4)

@@ -55,14 +55,6 @@ def test_it_is_the_authors_code(steps):
                     assert got[0, h, i - start, j].item() == pytest.approx(float(want), abs=1e-10)
 
 
-def test_left_padding_and_packed_documents_change_nothing():
-    encoding, (q, k, v) = made(), torch.randn(3, 1, 2, 9, 4, dtype=D)
-    got = attention(q, k, v, encoding, POS)
-    for keep in ([2, 3, 4, 5], [6, 7, 8]):
-        parts = (y[:, :, keep] for y in (q, k, v))
-        torch.testing.assert_close(got[:, :, keep], attention(*parts, encoding, POS[:, keep]))
-
-
 def test_without_the_last_layer_it_is_nope():
     encoding, (q, k, v) = made(), torch.randn(3, 1, 2, 9, 4, dtype=D)
     for one in encoding.both.parameters():

@@ -28,15 +28,6 @@ def test_it_is_the_formula(options, n, alpha, new):
                 assert got[0, h, i, j].item() == pytest.approx(want, abs=1e-10)
 
 
-def test_left_padding_and_packed_documents_change_nothing():
-    encoding, (q, k, v) = make("tapa", SHAPE), torch.randn(3, 1, 2, 7, 6, dtype=D)
-    got = attention(q, k, v, encoding, torch.tensor([[-1, 0, 1, 2, 0, 1, 2]]))
-    for keep in ([1, 2, 3], [4, 5, 6]):
-        parts = (y[:, :, keep] for y in (q, k, v))
-        want = attention(*parts, encoding, torch.arange(3)[None])
-        torch.testing.assert_close(got[:, :, keep], want)
-
-
 def test_without_phases_it_is_attention_of_the_first_part():
     encoding, nope = make("tapa", SHAPE), make("nope", SHAPE.replaced(d_head=3))
     q, k, v = torch.randn(3, 1, 2, 8, 6, dtype=D)
