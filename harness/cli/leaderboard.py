@@ -1,4 +1,4 @@
-"""`pezoo leaderboard build|open|check|add|rerun`."""
+"""`pezoo leaderboard build|open|check|add|submit|rerun`."""
 
 from __future__ import annotations
 
@@ -158,6 +158,26 @@ def add_command(run: tuple[str, ...], runs: str, records: str, protocol: tuple[P
     for one in run:
         click.echo(f"added {add(one, Path(runs), Path(records or OWN), known, *how)}")
     click.echo(f"now: pezoo leaderboard build --records {shlex.quote(records)}")
+
+
+@command.command("submit")
+@click.argument("run", nargs=-1, required=True)
+@options.runs
+@click.option("--clone", default=".", show_default=True, help="A clone of pezoo.")
+@click.option("--branch", help="Name of the new branch.  [default: records-1, records-2, ...]")
+@_protocols
+def submit_command(
+    run: tuple[str, ...], runs: str, clone: str, branch: str | None, protocol: tuple[Path, ...]
+) -> None:
+    """Commit records of finished runs to a branch, and print a pull request's text.
+
+    Each RUN is an id or a folder. Nothing is pushed.
+    """
+    from harness.cli.submit import submit
+    from harness.settings.catalog import read_catalog
+
+    how = _recompute(protocol)
+    click.echo(submit(run, Path(runs), Path(clone), branch, read_catalog(), how))
 
 
 @command.command("rerun")

@@ -291,6 +291,58 @@ def test_add_puts_a_record_where_check_wants_it(tmp_path):
         run("add", odd, "--records", records, catch_exceptions=False)
 
 
+@pytest.fixture
+def clone(tmp_path):
+    """A repository with an empty folder of records; git(*words) runs in it."""
+    place = tmp_path / "clone"
+    (place / "leaderboard" / "records").mkdir(parents=True)
+    (place / "leaderboard" / "records" / ".keep").write_text("")
+
+    def git(*words):
+        command = ["git", "-C", place, "-c", "user.name=x", "-c", "user.email=x@x", *words]
+        return subprocess.run(command, check=True, capture_output=True).stdout
+
+    git("init", "-q", "-b", "main")
+    for key in ("name", "email"):
+        git("config", f"user.{key}", "x")
+    git("add", ".")
+    git("commit", "-qm", "x")
+    return git, place
+
+
+@pytest.mark.slow
+def test_submit_commits_records_to_a_branch_and_prints_the_request(tmp_path, clone):
+    git, place = clone
+    one = committed("quick/copy/alibi")
+    folder = finished(tmp_path / "runs", one)
+    (place / "mine").write_text("stays")
+    result = run("submit", one["run"], "--runs", tmp_path / "runs", "--clone", place)
+    assert result.exit_code == 0, result.output
+    first, _, title, *_ = result.stdout.splitlines()
+    assert first == f"branch records-1: git -C {place} push -u origin records-1"
+    assert title == "Records of 1 run: alibi on copy"
+    assert one["provenance"]["command"] in result.stdout.splitlines()
+    assert f"| {one['run']} | {one['protocol']} | copy | alibi | {one['seed']} |" in result.stdout
+    where = f"records-1:leaderboard/records/{one['protocol']}/copy/alibi/{one['run']}.json"
+    assert git("show", where) == (folder / "result.json").read_bytes()
+    assert b"alibi" in git("show", "records-1:leaderboard/LEADERBOARD.md")
+    assert git("log", "-1", "--format=%s", "records-1").decode().strip() == title
+    assert git("status", "--short", "--branch").decode().split() == ["##", "main", "??", "mine"]
+    assert git("worktree", "list").count(b"\n") == 1
+    again = run("submit", folder, "--clone", place, "--branch", "records-1")
+    assert (again.exit_code, "pass another --branch" in again.output) == (2, True)
+
+
+def test_submit_leaves_nothing_of_what_it_refuses(tmp_path, clone):
+    git, place = clone
+    folder = finished(tmp_path / "runs", committed("quick/copy/alibi") | {"chance": 0.99})
+    with pytest.raises(ValueError, match=r"chance is 0\.99"):
+        run("submit", folder, "--clone", place, catch_exceptions=False)
+    assert git("branch", "--format=%(refname:short)") == b"main\n"
+    refused = run("submit", folder, "--clone", tmp_path)
+    assert (refused.exit_code, "is no clone of pezoo" in refused.output) == (2, True)
+
+
 def test_add_refuses_what_is_not_a_finished_sound_run(raw, tmp_path):
     records, runs = tmp_path / "records", tmp_path / "runs"
     records.mkdir()
