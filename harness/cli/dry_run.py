@@ -33,7 +33,7 @@ from harness.runs.record import failure_reason
 from harness.settings.protocol import sample_count
 from harness.training.evaluate import chunk_size, score
 from harness.training.trainer import Trainer, start
-from leaderboard.render.text import as_csv
+from leaderboard.text import as_csv
 
 Seconds = np.ndarray  # (2,): on the clock, of the processor (all threads)
 

@@ -13,7 +13,7 @@ import click
 from harness.cli import options
 
 if TYPE_CHECKING:
-    from leaderboard.record.check import Verify
+    from leaderboard.check import Verify
     from leaderboard.record.clashes import Alike
 
 _out = click.option(
@@ -117,7 +117,7 @@ def check_command(
     """
     from harness.cli.progress import watched
     from harness.settings.catalog import read_catalog
-    from leaderboard.record.check import check
+    from leaderboard.check import check
     from leaderboard.record.read import load
     from leaderboard.render.markdown import stale
     from leaderboard.stats.tables import tables
@@ -151,7 +151,7 @@ def check_command(
 def add_command(run: tuple[str, ...], runs: str, records: str, protocol: tuple[Path, ...]) -> None:
     """Add records of finished runs to your own: each RUN is an id or a folder."""
     from harness.settings.catalog import read_catalog
-    from leaderboard.record.check import add
+    from leaderboard.check import add
 
     how = _recompute(protocol)
     known = read_catalog()

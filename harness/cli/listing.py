@@ -91,7 +91,7 @@ def encoding(text: str) -> list[Facts]:
 
 
 def _encoding(spec: Spec, cls: type[Encoding]) -> Facts:
-    from leaderboard.render.bibliography import cited
+    from leaderboard.render.prose import cited
 
     return {
         "name": spec.name,

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import click
 
 from leaderboard.catalog import Catalog
-from leaderboard.record.check import Verify, add
+from leaderboard.check import Verify, add
 from leaderboard.record.clashes import Alike
 from leaderboard.record.read import load, read
 from leaderboard.record.schema import Record

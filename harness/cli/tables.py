@@ -17,7 +17,11 @@ from leaderboard.escape import markdown_text, shown
 from leaderboard.record.schema import Record
 from leaderboard.record.tuning import values_text
 from leaderboard.render.columns import in_tables, rows_as_csv, rows_as_markdown
-from leaderboard.render.text import (
+from leaderboard.stats.overview import Baseline, baseline, constant
+from leaderboard.stats.ranks import verdicts
+from leaderboard.stats.rows import BITS, EXACT, NOT_LEARNED, TOKENS, Point, Row, aliases, legend
+from leaderboard.stats.tables import Table, tables
+from leaderboard.text import (
     medians_text,
     notes_text,
     percent,
@@ -28,10 +32,6 @@ from leaderboard.render.text import (
     unlearned_text,
     unseen_text,
 )
-from leaderboard.stats.overview import Baseline, baseline, constant
-from leaderboard.stats.ranks import verdicts
-from leaderboard.stats.rows import BITS, EXACT, NOT_LEARNED, TOKENS, Point, Row, aliases, legend
-from leaderboard.stats.tables import Table, tables
 
 
 def print_records(

@@ -13,11 +13,11 @@ from harness.extend.measure import Study
 from harness.extend.rows import Row, advice, rows
 from harness.extend.texts import DEPTHS
 from harness.extend.ways import paste
-from leaderboard.render.curves import curves
-from leaderboard.render.styles import distinct
-from leaderboard.render.text import as_csv
+from leaderboard.charts.curves import curves
+from leaderboard.charts.styles import distinct
 from leaderboard.stats.intervals import Stat
 from leaderboard.stats.rows import BITS, Point, Points
+from leaderboard.text import as_csv
 
 HIGH, FLOOR = 12, 1e-3  # lines of the picture; the fewest bits in it
 MARKS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from harness.runs.record import processor
-from leaderboard.render.text import as_csv
+from leaderboard.text import as_csv
 
 UNITS = {"peak_bytes": ("peak MiB", 2**20), "state_bytes": ("state KiB", 2**10)}
 

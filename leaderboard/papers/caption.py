@@ -9,8 +9,8 @@ from itertools import chain
 from experiment.config import Settings
 from leaderboard.papers.cells import Cell, Filled, counted
 from leaderboard.papers.paper import PaperTable, lines_of
-from leaderboard.render.text import span_text
 from leaderboard.stats.rows import PASS
+from leaderboard.text import span_text
 from pezoo.registry import parse
 from pezoo.spec import Spec
 

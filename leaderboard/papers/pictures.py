@@ -10,13 +10,13 @@ from typing import Literal
 from experiment.files import slug, write
 from experiment.protocol import base
 from leaderboard.catalog import Catalog
+from leaderboard.charts.curves import curves
+from leaderboard.charts.grids import heat_map
+from leaderboard.charts.styles import styles
 from leaderboard.papers.caption import budgets, selection
 from leaderboard.papers.cells import Cell, Filled, filled_by_first, pairs_of
 from leaderboard.papers.paper import PaperFigure, names, read
 from leaderboard.record.schema import Record
-from leaderboard.render.curves import curves
-from leaderboard.render.grids import heat_map
-from leaderboard.render.styles import styles
 from leaderboard.stats.intervals import over_seeds
 from leaderboard.stats.rows import EXACT, TOKENS, Point, Points
 

@@ -13,7 +13,7 @@ from leaderboard.escape import markdown_text
 from leaderboard.papers.caption import caption, numbers
 from leaderboard.papers.cells import NO_RUN, Cell, Filled, counted
 from leaderboard.papers.paper import PaperTable
-from leaderboard.render.text import as_csv as csv_of
+from leaderboard.text import as_csv as csv_of
 
 MISSING = "-"
 PARTS = ("ours", "paper", "diff")

@@ -9,13 +9,12 @@ from tabulate import tabulate
 
 from leaderboard.catalog import Catalog, ClassDoc
 from leaderboard.escape import markdown_text
-from leaderboard.render.front import CHOSEN, Entry, TaskFront
-from leaderboard.render.text import fewer, receives_text
-from leaderboard.render.which import ENOUGH, by_family
+from leaderboard.render.front import CHOSEN, ENOUGH, Entry, TaskFront, by_family
 from leaderboard.stats.costs import Measured, by_encoding
 from leaderboard.stats.overview import overview, with_column
 from leaderboard.stats.rows import NOT_LEARNED
 from leaderboard.stats.tables import Table
+from leaderboard.text import fewer, receives_text
 from pezoo.spec import bare
 
 # The part of attention that a hook changes, first match first.

@@ -10,7 +10,8 @@ from typing import Any
 from tabulate import tabulate
 
 from leaderboard.escape import markdown_text
-from leaderboard.render.text import (
+from leaderboard.stats.rows import BITS, EXACT, NOT_LEARNED, TOKENS, Point, Row
+from leaderboard.text import (
     as_csv,
     number,
     percent,
@@ -21,7 +22,6 @@ from leaderboard.render.text import (
     times,
     unseen_text,
 )
-from leaderboard.stats.rows import BITS, EXACT, NOT_LEARNED, TOKENS, Point, Row
 
 TEXTS = "terminal", "wide", "markdown"
 BESIDE = {TOKENS: "unseen tokens", EXACT: "unseen exact"}

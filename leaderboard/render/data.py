@@ -11,19 +11,18 @@ from typing import Any
 
 from experiment.files import slug
 from leaderboard.catalog import Catalog, ClassDoc
+from leaderboard.charts.styles import SETTINGS, after_the_curve, needs_log, styles
 from leaderboard.escape import script_json
 from leaderboard.record.schema import Record
 from leaderboard.render import columns
-from leaderboard.render.bibliography import cited
-from leaderboard.render.curves import shortened
-from leaderboard.render.findings import chosen, disclosure
-from leaderboard.render.overviews import overview_of
-from leaderboard.render.styles import SETTINGS, after_the_curve, needs_log, styles
+from leaderboard.render.overviews import disclosure, overview_of
+from leaderboard.render.prose import cited
 from leaderboard.stats.costs import by_encoding, training_costs
-from leaderboard.stats.overview import baseline
+from leaderboard.stats.overview import baseline, chosen
 from leaderboard.stats.ranks import comparisons
 from leaderboard.stats.rows import NOT_LEARNED, PASS, Row, aliases, legend
 from leaderboard.stats.tables import EARLIER, PROTOCOL, Table, tables
+from leaderboard.text import shortened
 from pezoo.spec import bare
 
 _MODE = re.compile(r'Mode "(\w+)":\s+([^,.;]+)')  # in the description of an encoding

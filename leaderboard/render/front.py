@@ -1,22 +1,25 @@
 """The first screen: how far the encodings of a protocol carry on, and at what cost."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from math import inf
 
 from leaderboard.catalog import CONTROL, ORACLE, Catalog
-from leaderboard.render.findings import chosen
-from leaderboard.render.readme import FAR, NEAR
-from leaderboard.render.styles import SETTINGS, usual
-from leaderboard.render.text import span_text, times
+from leaderboard.charts.styles import SETTINGS, usual
 from leaderboard.stats.costs import training_costs
+from leaderboard.stats.overview import chosen
 from leaderboard.stats.rows import PASS, SEEDS, Row, enough, merit
 from leaderboard.stats.tables import Table
+from leaderboard.text import span_text, times
+from pezoo.spec import bare
 
 GENERAL, CHOSEN, TOLD = "general", "options chosen on this task †", "given a hint"
 ROWS = 12  # of the table of a task
+ENOUGH = 5  # seeds: more do not count for more
+NEAR, FAR = 2, 10  # test lengths, as multiples of the training length
 
 
 @dataclass(frozen=True)
@@ -165,3 +168,27 @@ def _group(row: Row, marked: bool) -> str:
     if row.receives:
         return row.receives if row.receives in (ORACLE, CONTROL) else TOLD
     return CHOSEN if marked else GENERAL
+
+
+def family_of(table: Table, catalog: Catalog) -> str:
+    """Return the kind of a table's task."""
+    task = catalog.tasks.get(bare(table.first.task))
+    return (task and task.family) or "other"
+
+
+def by_family(tables: Sequence[Table], catalog: Catalog) -> dict[str, list[TaskFront]]:
+    """Return the tasks of each kind; a kind counts in the first protocol that has it.
+
+    Those with a tab on the first screen come first; models that were extended are left out.
+    """
+    families: dict[str, list[TaskFront]] = {}
+    tabs = [*SETTINGS["tabs"]]
+    trained = [table for table in tables if not table.first.config.start]
+    first = sorted(trained, key=lambda table: table.base not in tabs)
+    for _, own in groupby(first, key=lambda table: table.base):
+        found: dict[str, list[TaskFront]] = defaultdict(list)
+        for table in own:
+            found[family_of(table, catalog)].append(TaskFront(table, catalog))
+        for family, tasks in found.items():
+            families.setdefault(family, tasks)
+    return families

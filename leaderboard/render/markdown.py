@@ -6,12 +6,11 @@ from statistics import pstdev
 
 from experiment.files import tidy, write
 from leaderboard.catalog import Catalog
+from leaderboard.charts.curves import curves
+from leaderboard.charts.styles import shown, styles
 from leaderboard.render import readme
 from leaderboard.render.choices import LEGEND, as_markdown, choices
-from leaderboard.render.curves import curves
-from leaderboard.render.findings import findings, marked
-from leaderboard.render.overviews import overview_of
-from leaderboard.render.styles import shown, styles
+from leaderboard.render.overviews import findings, marked, overview_of
 from leaderboard.render.templating import render
 from leaderboard.stats.overview import (
     baseline,

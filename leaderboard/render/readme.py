@@ -6,20 +6,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from tabulate import tabulate
 
 from leaderboard.catalog import CONTROL, Catalog
+from leaderboard.charts.curves import curves
+from leaderboard.charts.styles import SETTINGS, distinct
 from leaderboard.escape import markdown_text
-from leaderboard.render.curves import curves
-from leaderboard.render.findings import chosen
-from leaderboard.render.styles import SETTINGS, distinct
-from leaderboard.render.text import reach_text, receives_text, span_text
+from leaderboard.render.front import FAR, NEAR
 from leaderboard.stats.costs import measured
-from leaderboard.stats.overview import bare_lines, main_tables, overview
+from leaderboard.stats.overview import bare_lines, chosen, main_tables, overview
 from leaderboard.stats.rows import PASS, SEEDS, SOLVED, Line, Row, merit
 from leaderboard.stats.tables import Table
+from leaderboard.text import reach_text, receives_text, span_text
 
 BEGIN = "<!-- made by pezoo leaderboard build -->"
 END = "<!-- end -->"
 MOST = 8  # rows
-NEAR, FAR = 2, 10  # test lengths, as multiples of the training length
 
 INTRO = (
     f"Tasks learned, and solved at {NEAR} and {FAR} times the training length, of those tested "

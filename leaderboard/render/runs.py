@@ -12,9 +12,9 @@ from markupsafe import Markup
 
 from experiment.config import RunConfig
 from leaderboard.record.schema import Record, Score
-from leaderboard.render.text import as_csv, percent, times, wilson_text
 from leaderboard.stats.frame import COLUMNS, OF_LENGTH, rows_of, run_values
 from leaderboard.stats.tables import flat
+from leaderboard.text import as_csv, percent, times, wilson_text
 
 _escaped = lru_cache(4096)(escape)  # runs have few names, versions and settings
 Part = tuple[str, str, list[Score]]  # an id, words for the heading, scores

@@ -18,6 +18,9 @@ from filelock import FileLock
 
 from experiment.files import slug, tidy, write
 from leaderboard.catalog import HOOKS, Catalog
+from leaderboard.charts.curves import curves
+from leaderboard.charts.grids import prf_grids
+from leaderboard.charts.styles import SETTINGS, Style, shown, styles
 from leaderboard.escape import script_json
 from leaderboard.papers.cells import Cell, Filled
 from leaderboard.papers.pictures import PaperPicture, figures_of, filled_of
@@ -26,14 +29,10 @@ from leaderboard.record.read import PREDICTIONS, SITE_RECORDS, SITE_TABLES
 from leaderboard.record.schema import Record
 from leaderboard.render.choices import LEGEND, choices
 from leaderboard.render.columns import rows_as_csv
-from leaderboard.render.curves import curves
 from leaderboard.render.data import files_of, runs_data, script, scripts, site_data, unseen_of
-from leaderboard.render.findings import findings
 from leaderboard.render.front import fronts
-from leaderboard.render.grids import prf_grids
-from leaderboard.render.overviews import overview_of
+from leaderboard.render.overviews import findings, overview_of
 from leaderboard.render.runs import runs_as_csv
-from leaderboard.render.styles import SETTINGS, Style, shown, styles
 from leaderboard.render.templating import render
 from leaderboard.render.which import BUDGETS, advice, answers
 from leaderboard.stats.overview import main_tables, ordered, protocols, with_column

@@ -4,20 +4,17 @@ protocol."""
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from math import inf
 from urllib.parse import urlencode
 
 from leaderboard.catalog import Catalog
-from leaderboard.render.front import CHOSEN, GENERAL, Entry, TaskFront
-from leaderboard.render.styles import SETTINGS
+from leaderboard.render.front import CHOSEN, ENOUGH, GENERAL, Entry, TaskFront, family_of
 from leaderboard.stats.ranks import ALIKE, BETTER, WORSE, matrix
 from leaderboard.stats.rows import SEEDS, merit
 from leaderboard.stats.tables import Table
 from pezoo.spec import bare
 
 CHEAP = 1.25  # times the cost of the reference, and costs so close are equal
-ENOUGH = 5  # seeds: more do not count for more
 CLOSE = 0.05  # bits at the far length
 BUDGETS = {"any": "any", "low": "at most 1.25 times rope's training"}
 DECODER, ENCODER, EXTENDED = "decoder", "encoder", "extended"
@@ -87,7 +84,7 @@ def answers(tables: Sequence[Table], catalog: Catalog) -> Iterator[Answer]:
         model = ENCODER if table.of_encoders else DECODER
         model = EXTENDED if table.first.config.start else model
         one = TaskFront(table, catalog)
-        kinds[model, _family(table, catalog)].append(one)
+        kinds[model, family_of(table, catalog)].append(one)
         if model == DECODER:
             kinds[model, EVERY].append(one)
     every = [
@@ -177,33 +174,9 @@ def _alike(one: TaskFront, best: Entry, others: Sequence[Entry]) -> tuple[Entry,
     return tuple(sorted(like, key=_cheaper))
 
 
-def _family(table: Table, catalog: Catalog) -> str:
-    """Return the kind of a table's task."""
-    task = catalog.tasks.get(bare(table.first.task))
-    return (task and task.family) or "other"
-
-
 def _cheaper(entry: Entry) -> tuple[float, str]:
     return entry.cost or inf, entry.row.label
 
 
 def _fits(entry: Entry, budget: str) -> bool:
     return budget == "any" or (entry.cost or inf) <= CHEAP
-
-
-def by_family(tables: Sequence[Table], catalog: Catalog) -> dict[str, list[TaskFront]]:
-    """Return the tasks of each kind; a kind counts in the first protocol that has it.
-
-    Those with a tab on the first screen come first; models that were extended are left out.
-    """
-    families: dict[str, list[TaskFront]] = {}
-    tabs = [*SETTINGS["tabs"]]
-    trained = [table for table in tables if not table.first.config.start]
-    first = sorted(trained, key=lambda table: table.base not in tabs)
-    for _, own in groupby(first, key=lambda table: table.base):
-        found: dict[str, list[TaskFront]] = defaultdict(list)
-        for table in own:
-            found[_family(table, catalog)].append(TaskFront(table, catalog))
-        for family, tasks in found.items():
-            families.setdefault(family, tasks)
-    return families

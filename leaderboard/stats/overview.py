@@ -19,6 +19,7 @@ from leaderboard.stats.intervals import Stat, over_seeds
 from leaderboard.stats.ranks import ranked
 from leaderboard.stats.rows import Line, Row, top
 from leaderboard.stats.tables import Table, leading
+from pezoo.spec import bare
 
 
 def overview(tables: Sequence[Table]) -> list[Line]:
@@ -88,6 +89,16 @@ def with_column(tables: Sequence[Table]) -> list[Table]:
 def bare_lines(lines: Sequence[Line]) -> list[Line]:
     """Return the lines that compete for ranks; see `Row.competes`."""
     return [line for line in lines if line.competes]
+
+
+def chosen(tables: Sequence[Table], catalog: Catalog) -> set[str]:
+    """Return the labels of rows whose options were chosen on a task of these tables."""
+    found = set()
+    for table in tables:
+        if known := catalog.protocols.get(table.base):
+            own = known.chosen({bare(row.encoding) for row in table.rows}, table.first)
+            found |= {row.label for row in table.rows if bare(row.encoding) in own}
+    return found
 
 
 def _line(label: str, rows: Sequence[Row | None], counts: tuple[bool, ...]) -> Line:

@@ -14,8 +14,8 @@ from made_records import failed_record, raw_record
 @pytest.fixture(scope="module", autouse=True)
 def made_up_settings_are_a_protocols_own() -> Iterator[None]:
     """That they must be is shown in test_reliability_protocols.py."""
+    from leaderboard import check as record_check
     from leaderboard.catalog import Catalog
-    from leaderboard.record import check as record_check
 
     with pytest.MonkeyPatch.context() as patch:  # for sites that are built once per module, too
         patch.setattr(Catalog, "foreign", lambda self, record: False)

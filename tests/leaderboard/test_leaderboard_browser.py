@@ -30,10 +30,10 @@ from leaderboard.build import build as build_site
 from leaderboard.catalog import PRFMaps
 from leaderboard.record.read import RECORDS, Record, load
 from leaderboard.render import site
-from leaderboard.render.text import percent
 from leaderboard.stats.costs import measured
 from leaderboard.stats.ranks import comparisons
 from leaderboard.stats.tables import tables
+from leaderboard.text import percent
 
 playwright = pytest.importorskip(
     "playwright.sync_api", reason="browser tests need playwright: pip install -e '.[test]'"

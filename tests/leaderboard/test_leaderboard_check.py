@@ -22,9 +22,9 @@ from harness.cli.leaderboard import command
 from harness.cli.verify import alike, refusals
 from harness.settings.catalog import read_catalog
 from leaderboard.build import build as build_site
-from leaderboard.record.check import add as add_record
-from leaderboard.record.check import check as check_records
-from leaderboard.record.check import history
+from leaderboard.check import add as add_record
+from leaderboard.check import check as check_records
+from leaderboard.check import history
 from leaderboard.record.clashes import NEAR, Claims
 from leaderboard.record.read import RECORDS, load
 from leaderboard.record.schema import Record, Scores
@@ -208,7 +208,7 @@ def test_a_commit_that_the_history_lacks_is_a_note(raw, save, tmp_path, monkeypa
     head, folder = git("rev-parse", "HEAD")[:12], tmp_path / "inside"
     folder.mkdir()
     assert history(folder) == ""  # that of another project
-    monkeypatch.setattr("leaderboard.record.check.history", lambda root: history(tmp_path))
+    monkeypatch.setattr("leaderboard.check.history", lambda root: history(tmp_path))
     env = raw()["env"]
     known, fork = raw(env=env | {"commit": head}), raw("alibi")
     installed = raw("nope", env=env | {"commit": "unknown", "dirty": None})

@@ -16,8 +16,8 @@ from parsed import Page
 
 from experiment.files import slug
 from leaderboard.catalog import Catalog
+from leaderboard.check import check
 from leaderboard.escape import csv_text, hidden, shown
-from leaderboard.record.check import check
 from leaderboard.record.read import Record, load
 from leaderboard.render import site
 from leaderboard.stats.tables import tables

@@ -12,8 +12,8 @@ from parsed import Page
 from leaderboard.catalog import Catalog
 from leaderboard.render import site
 from leaderboard.render.data import site_data
-from leaderboard.render.findings import disclosure
 from leaderboard.render.markdown import files
+from leaderboard.render.overviews import disclosure
 from leaderboard.stats.overview import overview, with_column
 from leaderboard.stats.ranks import comparisons
 from leaderboard.stats.summary import summarise

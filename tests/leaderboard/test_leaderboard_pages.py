@@ -31,18 +31,18 @@ from experiment.files import write
 from harness.cli.tables import print_records
 from leaderboard.build import build as build_site
 from leaderboard.catalog import Catalog, PRFMaps
+from leaderboard.charts.curves import curves
+from leaderboard.charts.styles import COLOURS, DASHES, Style, apart, shown, styles
 from leaderboard.escape import script_json
 from leaderboard.processes import in_processes
 from leaderboard.record.read import Record, load
 from leaderboard.render import columns, site
-from leaderboard.render.bibliography import ENTRIES, cited
 from leaderboard.render.columns import rows_as_csv, rows_as_markdown
-from leaderboard.render.curves import curves, shortened
 from leaderboard.render.data import runs_data, site_data
-from leaderboard.render.findings import findings
 from leaderboard.render.front import CHOSEN, GENERAL, ORACLE, TOLD, fronts
 from leaderboard.render.markdown import files
-from leaderboard.render.styles import COLOURS, DASHES, Style, apart, shown, styles
+from leaderboard.render.overviews import findings
+from leaderboard.render.prose import ENTRIES, cited
 from leaderboard.render.which import answers
 from leaderboard.stats.costs import training_costs
 from leaderboard.stats.frame import COLUMNS
@@ -50,6 +50,7 @@ from leaderboard.stats.overview import baseline
 from leaderboard.stats.rows import Points
 from leaderboard.stats.summary import summarise
 from leaderboard.stats.tables import tables
+from leaderboard.text import shortened
 
 COST = raw_record()["cost"]
 COSTS = Path(__file__).parents[2] / "leaderboard" / "stats" / "costs.csv"
@@ -437,8 +438,9 @@ def test_the_style_of_an_encoding_follows_from_its_name_alone(record):
     assert [styles(rows)[row.label] for row in rows] == alone
     known = summarise([record(name) for name in sorted(KNOWN.encodings)])
     assert len({(one.colour, one.dash) for one in styles(known).values()}) == len(known)
-    for name in ("templates/curves.svg", "static/chart.js"):  # what draws them
-        text = (Path(site.__file__).parent / name).read_text("utf-8")
+    folder = Path(leaderboard.__file__).parent
+    for name in ("charts/templates/curves.svg", "render/static/chart.js"):  # what draws them
+        text = (folder / name).read_text("utf-8")
         assert all(re.search(rf'\b{dash}"?: "', text) for dash in DASHES)
     by = styles(rows)
     assert by["prism(gamma=2.0)"].colour == by["prism"].colour

@@ -14,7 +14,7 @@ import pytest
 from made_records import KNOWN
 
 from experiment.config import Eval
-from leaderboard.record.check import check as check_records
+from leaderboard.check import check as check_records
 from leaderboard.record.read import load
 
 check = partial(check_records, catalog=KNOWN)

@@ -9,16 +9,16 @@ import pytest
 from made_records import KNOWN, markdown, text_record
 from scipy import stats
 
+from leaderboard.charts.styles import shown
 from leaderboard.record.read import Record
 from leaderboard.render.columns import rows_as_csv, rows_as_markdown
-from leaderboard.render.findings import findings
-from leaderboard.render.styles import shown
-from leaderboard.render.text import medians_text, notes_text, rank_text, reach_text
+from leaderboard.render.overviews import findings
 from leaderboard.stats.intervals import student, wilson
 from leaderboard.stats.overview import bare_lines, overview
 from leaderboard.stats.ranks import comparisons
 from leaderboard.stats.summary import summarise
 from leaderboard.stats.tables import leading, tables
+from leaderboard.text import medians_text, notes_text, rank_text, reach_text
 
 
 def only(records):

@@ -3,7 +3,7 @@
 import pytest
 from made_records import GRID, KNOWN, markdown, raw_record, tuned_record
 
-from leaderboard.record import check as checks
+from leaderboard import check as checks
 from leaderboard.record.read import Record
 from leaderboard.render import site
 from leaderboard.render.data import site_data

@@ -1,6 +1,6 @@
 """Recompute what a record claims: its configuration from its command, its facts from building it.
 
-`leaderboard.record.check` checks what needs neither torch nor the encodings and tasks. Nothing of a
+`leaderboard.check` checks what needs neither torch nor the encodings and tasks. Nothing of a
 record is trained: `harness.cli.rerun` does that.
 """
 

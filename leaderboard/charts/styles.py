@@ -24,7 +24,7 @@ DASHES = (
 )
 MARKERS = ("circle", "square", "diamond", "triangle-up", "triangle-down")
 MOST = 8  # curves in one picture
-SETTINGS = tomllib.loads((files("leaderboard.render") / "readme.toml").read_text("utf-8"))
+SETTINGS = tomllib.loads((files("leaderboard") / "readme.toml").read_text("utf-8"))
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def _digest(text: str) -> int:
 @lru_cache(1)
 def _order() -> dict[str, int]:
     """Return the index of each encoding. New ones are appended, so that colours stay."""
-    text = (files("leaderboard.render") / "colours.txt").read_text(encoding="utf-8")
+    text = (files("leaderboard.charts") / "colours.txt").read_text(encoding="utf-8")
     return {name: at for at, name in enumerate(text.split())}
 
 

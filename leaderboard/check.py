@@ -21,7 +21,7 @@ from leaderboard.record.refusals import refusals
 from leaderboard.record.schema import Record
 from pezoo.spec import parse
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 MOST_REASONS = 10  # to refuse a record
 CLOCKS = 3600  # seconds that the clocks of two machines may differ by
 APART = 0.5  # of exact match between two checkpoints; the committed ones are within half of it

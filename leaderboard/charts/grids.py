@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from leaderboard.catalog import PRFMaps
-from leaderboard.render.templating import render
+from leaderboard.charts.drawing import draw
 
 
 def heat_map(
@@ -20,7 +20,7 @@ def heat_map(
     ]
     axes = ("first length", rows), ("second length", columns)
     more = {"note": "exact match, %; framed: lengths in training", "notes": notes}
-    return render("grid.svg", title=title, cells=cells, axes=axes, size=56, id="", **more)
+    return draw("grid.svg", title=title, cells=cells, axes=axes, size=56, id="", **more)
 
 
 def _percent(share: float | None, framed: bool) -> tuple[str, float, bool] | None:
@@ -41,5 +41,5 @@ def prf_grids(maps: PRFMaps, name: str) -> list[str]:
         axes = ("query i", range(len(matrix))), ("key j", range(len(matrix)))
         title = f"Positional relation function of {name}{head and f', {head}'}"
         more = {"note": head, "id": f"prf-{name}-{at}", "size": 22, "notes": ()}
-        found.append(render("grid.svg", title=title, cells=cells, axes=axes, **more))
+        found.append(draw("grid.svg", title=title, cells=cells, axes=axes, **more))
     return found

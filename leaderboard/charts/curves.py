@@ -10,9 +10,10 @@ from itertools import count, pairwise
 from math import ceil, floor, log
 from typing import Any
 
-from leaderboard.render.styles import Style, after_the_curve, apart, needs_log, styles
-from leaderboard.render.templating import render
+from leaderboard.charts.drawing import draw
+from leaderboard.charts.styles import Style, after_the_curve, apart, needs_log, styles
 from leaderboard.stats.rows import BITS, EXACT, Point, Points, Row
+from leaderboard.text import shortened
 
 LEFT, TOP, WIDTH, HEIGHT = 56, 44, 540, 300  # the plotted area, in pixels
 LABELS, LINE = 240, 17  # room for names beside it, and between two of them
@@ -53,7 +54,7 @@ def curves(
         }
         for at, row in enumerate(rows)
     ]
-    return render(
+    return draw(
         "curves.svg",
         **plot.axes,
         title=title,
@@ -205,15 +206,3 @@ def _band(points: Sequence[tuple[float, float]], share: float) -> str:
     above = [(x, max(y - share * HEIGHT, TOP)) for x, y in points]
     below = [(x, min(y + share * HEIGHT, TOP + HEIGHT)) for x, y in reversed(points)]
     return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in (*above, *below)) + "Z"
-
-
-def shortened(label: str, room: int) -> str:
-    """Shorten a label to `room` letters by cutting its middle.
-
-    >>> shortened("prism_spectral(cursors=2,stride=2) (snapped)", 30)
-    'prism_spect…tride=2) (snapped)'
-    """
-    if len(label) <= room:
-        return label
-    head = (room - 1) * 2 // 5
-    return f"{label[:head]}…{label[head + 1 - room :]}"

@@ -181,6 +181,18 @@ def rank_text(row: Row | Line) -> str:
     return f"{place} [{row.ranks[0]}-{row.ranks[1]}]"
 
 
+def shortened(label: str, room: int) -> str:
+    """Shorten a label to `room` letters by cutting its middle.
+
+    >>> shortened("prism_spectral(cursors=2,stride=2) (snapped)", 30)
+    'prism_spect…tride=2) (snapped)'
+    """
+    if len(label) <= room:
+        return label
+    head = (room - 1) * 2 // 5
+    return f"{label[:head]}…{label[head + 1 - room :]}"
+
+
 def receives_text(row: Row | Line) -> str:
     """Return what an encoding receives besides the sequence in brackets; "" for nothing."""
     return f" ({row.receives})" if row.receives else ""
