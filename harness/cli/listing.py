@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from inspect import Parameter, cleandoc, getdoc, signature
+from pathlib import Path
 from shutil import get_terminal_size
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
@@ -44,12 +45,22 @@ class Kind(click.Choice[str]):
 @click.argument("what", type=Kind(["encodings", "tasks", "protocols"]))
 @click.argument("name", required=False)
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table")
-def command(what: str, name: str | None, form: str) -> None:
+@click.option(
+    "--gallery",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a page with a picture of every encoding.",
+)
+def command(what: str, name: str | None, form: str, gallery: Path | None) -> None:
     """List encodings, tasks or protocols, or describe the one called NAME.
 
     NAME is typed as for bench: "randomized:rope", "odds_first(symbols=2)", a protocol's file. A
     plug-in that cannot be loaded is listed with its error.
     """
+    if gallery:
+        if what != "encodings" or name:
+            raise click.UsageError("--gallery shows all encodings: pezoo list encodings --gallery")
+        _write_gallery(gallery)
+        return
     describe = DESCRIBE[what]
     found = (
         describe(name) if name else [facts for n in _names(what) for facts in _listed(describe, n)]
@@ -61,6 +72,16 @@ def command(what: str, name: str | None, form: str) -> None:
         _print_all(found)
     else:
         click.echo("\n\n".join("\n".join(_lines(facts)) for facts in found))
+
+
+def _write_gallery(path: Path) -> None:
+    from harness.settings.catalog import read_catalog
+    from harness.show.gallery import gallery
+    from pezoo.registry import entries
+
+    own = [name for name, entry in entries().items() if entry.plugin is None]
+    path.write_text(gallery(own, read_catalog()), encoding="utf-8")
+    click.echo(path.resolve().as_uri())
 
 
 def _listed(describe: Callable[[str], list[Facts]], name: str) -> list[Facts]:
