@@ -11,9 +11,9 @@ from torch import Tensor
 
 from leaderboard.catalog import Catalog
 from leaderboard.record.read import RECORDS, load
-from leaderboard.render.text import reach_text
 from leaderboard.stats.costs import by_encoding
 from leaderboard.stats.tables import tables
+from leaderboard.text import reach_text
 from pezoo.base import Context, Encoding, Shape
 from pezoo.registry import make
 
@@ -78,14 +78,15 @@ def gallery(names: Iterable[str], catalog: Catalog) -> str:
     found, _ = load([RECORDS / "quick" / TASK])
     rows = {row.label: reach_text(row) for table in tables(found, catalog) for row in table.rows}
     costs = {name: f"{one.train:.1f}x" for name, one in by_encoding().items()}
-    cards = [_card(name, rows.get(name, ""), costs.get(name, "")) for name in names]
-    groups = [(head, [c for c in cards if c.kind == kind]) for kind, head in KINDS.items()]
+    every = [card(name, rows.get(name, ""), costs.get(name, "")) for name in names]
+    groups = [(head, [one for one in every if one.kind == kind]) for kind, head in KINDS.items()]
     text = files("harness.show").joinpath("gallery.html").read_text("utf-8")
     page = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(text)
     return page.render(groups=groups, tokens=TOKENS, task=TASK, width=WIDTH, height=HEIGHT)
 
 
-def _card(name: str, reach: str, cost: str) -> Card:
+def card(name: str, reach: str = "", cost: str = "") -> Card:
+    """Return the card of one encoding."""
     torch.manual_seed(0)
     encoding = make(name, SHAPE).eval()
     kind = next(kind for kind in KINDS if encoding.reads.startswith(kind))
