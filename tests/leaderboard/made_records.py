@@ -54,9 +54,10 @@ def raw_record(
     named = {"protocol": protocol, "task": task, "label": encoding, "encoding": encoding}
     config = whole_config(named | {"seed": seed, "eval": tested} | own)
     scores = [_score(length, value) for length, value in right.items()]
+    run = RunConfig.model_validate(config).hash
     record: dict[str, Any] = {
         "schema": 1,
-        "run": RunConfig.model_validate(config).hash,
+        "run": run,
         "status": "done",
         "reason": None,
         "protocol": protocol,
@@ -69,7 +70,7 @@ def raw_record(
         "chance": 0.1,
         "best_step": config["train"]["steps"],
         "scores": {"last": scores, "best": scores},
-        "learning": learning(config),
+        "learning": learning(config, run),
         "cost": {
             "parameters": 100_000,
             "encoding_parameters": 0,
@@ -106,10 +107,10 @@ def raw_record(
     return record | changes
 
 
-def learning(config: dict[str, Any]) -> list[dict[str, Any]]:
+def learning(config: dict[str, Any], run: str) -> list[dict[str, Any]]:
     """A point wherever the config asks for one; no two runs have the same losses."""
     steps, every = config["train"]["steps"], config["eval"]["every"]
-    own = int(RunConfig.model_validate(config).hash, 16) / 2**68
+    own = int(run, 16) / 2**68
     before = [{"step": step, "loss": 1.2, "exact": 0.4} for step in range(every, steps, every)]
     return [*before, {"step": steps, "loss": 0.1 + own, "exact": 0.9}]
 

@@ -1,8 +1,8 @@
 "use strict";
 // Charts: curves or points with their names beside them, as SVG; SVG and PNG files, and the same
-// numbers as a table. The first picture of a page is drawn by leaderboard/render/curves.py, in the same way.
+// numbers as a table. The first picture of a page is drawn by leaderboard/charts/curves.py, in the same way.
 (function () {
-  const { el } = PZ;
+  const { html, svg, there } = PZ;
   const DASHES = (PZ.DASHES = { solid: "", dash: "7 4", dot: "2 3", dashdot: "8 3 2 3", longdash: "14 4", longdashdot: "14 3 2 3", shortdash: "4 2", dashdotdot: "8 3 2 3 2 3", widedash: "7 8", dashdots: "8 3 2 3 2 3 2 3" });
   const MARKS = {
     circle: "M-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0z",
@@ -43,15 +43,6 @@
     return found;
   };
 
-  const there = (value) => value !== null && value !== undefined;
-  PZ.svg = svg;
-  function svg(tag, attributes, ...children) {
-    const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
-    for (const [name, value] of Object.entries(attributes))
-      if (there(value)) node.setAttribute(name, value);
-    node.append(...children.flat().filter(there));
-    return node;
-  }
   function shortened(text, room) {
     const head = Math.floor(((room - 1) * 2) / 5);
     return text.length <= room ? text : text.slice(0, head) + "…" + text.slice(text.length + head + 1 - room);
@@ -60,15 +51,10 @@
   // An axis: {title, log, share, ticks, values} -> place of a value between 0 and 1, and its ticks.
   function axis(given) {
     if (given.share)
-      return {
-        at: (value) => value,
-        ticks: [0, 0.25, 0.5, 0.75, 1].map((tick) => [tick, String(100 * tick)]),
-      };
+      return { at: (value) => value, ticks: [0, 0.25, 0.5, 0.75, 1].map((tick) => [tick, String(100 * tick)]) };
     const values = given.values.filter((value) => Number.isFinite(value) && (!given.log || value > 0));
-    const to = given.log ? (value) => Math.log10(value) : (value) => value;
-    let [low, high] = values.length
-      ? [Math.min(...values.map(to)), Math.max(...values.map(to))]
-      : [0, 1];
+    const to = given.log ? Math.log10 : (value) => value;
+    let [low, high] = values.length ? [Math.min(...values.map(to)), Math.max(...values.map(to))] : [0, 1];
     if (given.zero) low = 0;
     if (given.room) {
       const room = (high - low || 1) * 0.08;
@@ -96,13 +82,10 @@
     return steps.length < 6 && inside.length ? powers(low, high, [1, 1.5, 2, 3, 5, 7]) : rounds(10 ** low, 10 ** high);
   }
   function rounds(low, high) {
-    const rough = (high - low || 1) / 5,
-      power = 10 ** Math.floor(Math.log10(rough));
+    const rough = (high - low || 1) / 5, power = 10 ** Math.floor(Math.log10(rough));
     const step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= rough);
-    return Array.from(
-      { length: 7 },
-      (_, at) => +((Math.ceil(low / step - 1e-9) + at) * step).toPrecision(12),
-    ).filter((tick) => tick <= high * (1 + 1e-9));
+    const tick = (_, at) => +((Math.ceil(low / step - 1e-9) + at) * step).toPrecision(12);
+    return Array.from({ length: 7 }, tick).filter((tick) => tick <= high * (1 + 1e-9));
   }
   PZ.powers = powers;
 
@@ -121,32 +104,21 @@
   // the others; null where none is free. A name that is moved far has the end of a line to its point,
   // for which a narrow chart has no room.
   const MOVES = [0, 30, 60, 90, 120, 150]
-    .flatMap((across) =>
-      [0, 13, 26, 39, 52, 65, 78, 91, 104].flatMap((down) => [
-        [across, -down],
-        [across, down],
-      ]),
-    )
+    .flatMap((across) => [0, 13, 26, 39, 52, 65, 78, 91, 104].flatMap((down) => [[across, -down], [across, down]]))
     .sort(([a, b], [c, d]) => a + Math.abs(b) - c - Math.abs(d));
   function beside(points, names, [start, edge], top, bottom, narrow) {
     const taken = points.map(([px, py]) => [px - 6, py, 12]);
     return points.map(([px, py], at) => {
       const long = 7 * names[at].length;
+      const apart = (from, y) => ([x, other, size]) => Math.abs(other - y) >= 12 || x > from + long + 6 || from > x + size + 6;
       const free = ([from, y]) =>
-        from >= start &&
-        from + long <= edge &&
-        y > top + 6 &&
-        y < bottom - 6 &&
-        taken.every(
-          ([x, other, size]) => Math.abs(other - y) >= 12 || x > from + long + 6 || from > x + size + 6,
-        );
+        from >= start && from + long <= edge && y > top + 6 && y < bottom - 6 && taken.every(apart(from, y));
       const found = MOVES.flatMap(([across, down]) => [
         [px + 9 + across, py + down, px + 6 + across],
         [px - 9 - across - long, py + down, px - 6 - across],
       ]).find(free);
       if (!found) return null;
-      const [from, y, end] = found,
-        far = Math.hypot(end - px, y - py) > 20;
+      const [from, y, end] = found, far = Math.hypot(end - px, y - py) > 20;
       if (far && narrow) return null;
       taken.push([from, y, long]);
       return { from, y, line: far ? [end, y] : null };
@@ -156,28 +128,20 @@
   // {key: [curves that have it]}, so that curves which coincide show in turn.
   function owners(lists) {
     const found = new Map();
-    lists.forEach((keys, at) =>
-      keys.forEach((key) => found.set(key, [...(found.get(key) || []), at])),
-    );
+    lists.forEach((keys, at) => keys.forEach((key) => found.set(key, [...(found.get(key) || []), at])));
     return found;
   }
   const pixel = ([x, y]) => Math.round(x) + "," + Math.round(y);
-  const segments = (parts) =>
-    parts.flatMap((part) => part.slice(1).map((end, at) => [part[at], end]));
+  const segments = (parts) => parts.flatMap((part) => part.slice(1).map((end, at) => [part[at], end]));
 
   function draw(chart, width, height, still) {
-    const narrow = width < 560,
-      dots = chart.join === false,
-      names = chart.series.some((one) => one.label) && !dots;
+    const narrow = width < 560, dots = chart.join === false, names = chart.series.some((one) => one.label) && !dots;
     const [across, up] = [axis(chart.x), axis(chart.y)];
-    const left = Math.max(56, 32 + 7 * Math.max(...up.ticks.map(([, text]) => text.length))),
-      top = chart.vline ? 26 : 10,
-      right = names ? (narrow ? 112 : 236) : 14,
-      bottom = still ? 66 : 50;
+    const left = Math.max(56, 32 + 7 * Math.max(...up.ticks.map(([, text]) => text.length))), top = chart.vline ? 26 : 10;
+    const right = names ? (narrow ? 112 : 236) : 14, bottom = still ? 66 : 50;
     const [wide, high] = [width - left - right, Math.max(120, height - top - bottom)];
     const pad = chart.x.room ? 0 : Math.min(24, wide / 16);
-    const x = (value) => left + pad + (wide - 2 * pad) * across.at(value),
-      y = (value) => top + high * (1 - up.at(value));
+    const x = (value) => left + pad + (wide - 2 * pad) * across.at(value), y = (value) => top + high * (1 - up.at(value));
     const within = (value) => Math.min(top + high, Math.max(top, y(value)));
     const label = (text) => (narrow ? text.replace(", logarithmic scale", "") : text);
     const parts = chart.series.map((one) => {
@@ -192,149 +156,87 @@
     const farthest = Math.max(...ends.map(([px]) => px));
     const labels = chart.series.map((one) => one.label);
     const spots = dots ? beside(ends, labels, [left, left + wide], top, top + high, narrow) : [];
-    const places = spread(
-      ends.map(([, at]) => at),
-      Math.min(LINE, (height - 12) / Math.max(1, ends.length)),
-      top,
-      height - 10,
-    );
+    const gap = Math.min(LINE, (height - 12) / Math.max(1, ends.length));
+    const places = spread(ends.map(([, at]) => at), gap, top, height - 10);
     const looks = PZ.apart(chart.series.map((one) => one.look));
     const groups = chart.series.map((one, at) => {
       const [colour, dash, marker] = looks[at];
-      const path = (part) =>
-        "M" + part.map(([px, py]) => px.toFixed(1) + " " + py.toFixed(1)).join("L");
+      const path = (part) => "M" + part.map(([px, py]) => px.toFixed(1) + " " + py.toFixed(1)).join("L");
       const [joined, apart] = dots ? [[], parts[at].flat()] : [parts[at], []];
-      const bands = joined
-        .filter((part) => part.every(([, , point]) => there(point.low)))
-        .map((part) => {
-          const above = part.map(([px, , p]) => [px, within(p.high)]);
-          const below = part.map(([px, , p]) => [px, within(p.low)]).reverse();
-          const d = path([...above, ...below]) + "z";
-          return svg("path", { class: "band", fill: colour, "fill-opacity": 0.2, d });
-        });
+      const sure = joined.filter((part) => part.every(([, , point]) => there(point.low)));
+      const bands = sure.map((part) => {
+        const above = part.map(([px, , p]) => [px, within(p.high)]);
+        const below = part.map(([px, , p]) => [px, within(p.low)]).reverse();
+        return svg`<path class="band" fill="${colour}" fill-opacity="0.2" d="${path([...above, ...below])}z"/>`;
+      });
       const errors = apart
         .filter(([, , p]) => there(p.low))
-        .map(([px, , p]) =>
-          svg("path", { class: "e", stroke: colour, d: "M" + px + " " + y(p.low) + "V" + y(p.high) }),
-        );
+        .map(([px, , p]) => svg`<path class="e" stroke="${colour}" d="M${px} ${y(p.low)}V${y(p.high)}"/>`);
       const strokes = segments(joined).map((pair) => {
-        const mine = lines.get(pair.map(pixel).join()),
-          on = 8;
-        const turns =
-          mine.length > 1
-            ? {
-                "stroke-dasharray": on + " " + on * (mine.length - 1),
-                "stroke-dashoffset": -on * mine.indexOf(at),
-              }
-            : { "stroke-dasharray": DASHES[dash] };
-        return svg("path", { class: "c", stroke: colour, d: path(pair), ...turns });
+        const mine = lines.get(pair.map(pixel).join()), on = 8, turns = mine.length > 1;
+        const dashes = turns ? on + " " + on * (mine.length - 1) : DASHES[dash];
+        return svg`<path class="c" stroke="${colour}" d="${path(pair)}" stroke-dasharray="${dashes}"
+          stroke-dashoffset="${turns ? -on * mine.indexOf(at) : null}"/>`;
       });
-      const mark = (px, py) =>
-        svg("path", {
-          class: "m",
-          d: MARKS[marker],
-          ...(one.hollow ? { fill: "none", style: "stroke:" + colour } : { fill: colour }),
-          transform: "translate(" + px.toFixed(1) + " " + py.toFixed(1) + ")",
-        });
+      const fill = one.hollow ? "none" : colour, outline = one.hollow ? "stroke:" + colour : null;
+      const mark = (px, py) => svg`<path class="m" d="${MARKS[marker]}" fill="${fill}" style="${outline}"
+        transform="translate(${px.toFixed(1)} ${py.toFixed(1)})"/>`;
       const marks = one.bare ? [] : parts[at].flat().map(([px, py]) => mark(px, py));
       const bySeed = new Map();
       for (const point of one.points)
-        for (const [seed, value] of point.seeds || [])
-          bySeed.set(seed, [...(bySeed.get(seed) || []), [x(point.x), y(value)]]);
-      const seeds = [...bySeed.values()].map((own) =>
-        svg("path", { class: "seed", d: path(own), stroke: colour }),
-      );
-      const from = width - right + 12,
-        room = Math.floor((right - 28) / (narrow ? 6.2 : 7));
+        for (const [seed, value] of point.seeds || []) bySeed.set(seed, [...(bySeed.get(seed) || []), [x(point.x), y(value)]]);
+      const seeds = [...bySeed.values()].map((own) => svg`<path class="seed" d="${path(own)}" stroke="${colour}"/>`);
+      const from = width - right + 12, room = Math.floor((right - 28) / (narrow ? 6.2 : 7));
       const [end, spot] = [ends[at], spots[at]];
-      const leader = (start, stop) =>
-        svg("path", { class: "l", stroke: colour, d: path([start, stop]) });
+      const leader = (start, stop) => svg`<path class="l" stroke="${colour}" d="${path([start, stop])}"/>`;
       const name = dots
         ? spot && [
             spot.line && leader(end, spot.line),
-            svg("text", { x: spot.from.toFixed(1), y: (spot.y + 4).toFixed(1), class: "s" }, one.label),
+            svg`<text x="${spot.from.toFixed(1)}" y="${(spot.y + 4).toFixed(1)}" class="s">${one.label}</text>`,
           ]
         : one.label && [
-            end[0] > farthest - 1 // from an earlier end it would cross the plot like a curve
-              ? leader([end[0] + 6, end[1]], [from - 3, places[at]])
-              : null,
+            // from an earlier end it would cross the plot like a curve
+            end[0] > farthest - 1 && leader([end[0] + 6, end[1]], [from - 3, places[at]]),
             mark(from + 4, places[at]),
-            svg(
-              "text",
-              { x: from + 13, y: places[at] + 4, class: narrow ? "s" : null },
-              svg("title", {}, one.name || one.label),
-              shortened(one.label, room),
-              one.words && svg("tspan", { class: "s" }, shortened(one.words, Math.max(0, room - one.label.length))),
-            ),
+            svg`<text x="${from + 13}" y="${places[at] + 4}" class="${narrow && "s"}"><title>${one.name || one.label}</title>
+              ${shortened(one.label, room)}
+              ${one.words && svg`<tspan class="s">${shortened(one.words, Math.max(0, room - one.label.length))}</tspan>`}</text>`,
           ];
-      return svg("g", { class: "series" }, bands, errors, strokes, seeds, marks, name || []);
+      return svg`<g class="series">${[bands, errors, strokes, seeds, marks, name]}</g>`;
     });
     let last = -100;
     const bottomTicks = across.ticks.flatMap(([tick, text]) => {
-      const here = x(tick),
-        clear = here - last >= 9 + 7 * text.length;
+      const here = x(tick), clear = here - last >= 9 + 7 * text.length;
       if (clear) last = here;
       return [
-        svg("path", { class: "a", d: "M" + here.toFixed(1) + " " + (top + high) + "v5" }),
-        clear
-          ? svg("text", { class: "s mid", x: here.toFixed(1), y: top + high + 19 }, text)
-          : null,
+        svg`<path class="a" d="M${here.toFixed(1)} ${top + high}v5"/>`,
+        clear && svg`<text class="s mid" x="${here.toFixed(1)}" y="${top + high + 19}">${text}</text>`,
       ];
     });
-    const trained = chart.vline && x(chart.vline.x);
+    const trained = chart.vline && x(chart.vline.x).toFixed(1);
     const steps = (chart.steps ?? []).map(
       ([px, py], at) => (at ? "H" : "M") + x(px).toFixed(1) + (at ? "V" : " ") + y(py).toFixed(1),
     );
-    const node = svg(
-      "svg",
-      {
-        viewBox: "0 0 " + width + " " + height,
-        width,
-        height,
-        role: "img",
-        "aria-label": chart.title + ". The table after it holds the same numbers.",
-        class: "chart",
-        xmlns: still ? "http://www.w3.org/2000/svg" : null,
-      },
-      still
-        ? [
-            svg("style", {}, STYLE),
-            svg("rect", { width: "100%", height: "100%", fill: "#fff" }),
-            svg("text", { class: "s", x: left, y: height - 4 }, chart.about ?? chart.title),
-          ]
-        : [],
-      up.ticks.flatMap(([tick, text]) => [
-        svg("path", { class: "g", d: "M" + left + " " + y(tick).toFixed(1) + "h" + wide }),
-        svg("text", { class: "s end", x: left - 8, y: (y(tick) + 4).toFixed(1) }, text),
-      ]),
-      svg("path", { class: "a", d: "M" + left + " " + (top + high) + "h" + wide }),
-      bottomTicks,
-      svg("text", { class: "mid", x: left + wide / 2, y: top + high + 40 }, label(chart.x.title)),
-      svg(
-        "text",
-        {
-          class: "mid",
-          x: 14,
-          y: top + high / 2,
-          transform: "rotate(-90 14 " + (top + high / 2) + ")",
-        },
-        label(chart.y.title) + (chart.y.share ? ", %" : ""),
-      ),
-      chart.vline
-        ? [
-            svg("path", { class: "v", d: "M" + trained.toFixed(1) + " " + top + "v" + high }),
-            svg("text", { class: "s", x: trained.toFixed(1), y: top - 7 }, chart.vline.text),
-          ]
-        : [],
-      steps.length ? svg("path", { class: "v", d: steps.join("") + "H" + (left + wide) }) : null,
-      [...groups].reverse(),
-    );
+    const node = html`<svg viewBox="0 0 ${width} ${height}" width="${width}" height="${height}" role="img" class="chart"
+      aria-label="${chart.title}. The table after it holds the same numbers.">
+      ${still && svg`<style>${STYLE}</style><rect width="100%" height="100%" fill="#fff"/>
+        <text class="s" x="${left}" y="${height - 4}">${chart.about ?? chart.title}</text>`}
+      ${up.ticks.map(([tick, text]) => svg`<path class="g" d="M${left} ${y(tick).toFixed(1)}h${wide}"/>
+        <text class="s end" x="${left - 8}" y="${(y(tick) + 4).toFixed(1)}">${text}</text>`)}
+      <path class="a" d="M${left} ${top + high}h${wide}"/>${bottomTicks}
+      <text class="mid" x="${left + wide / 2}" y="${top + high + 40}">${label(chart.x.title)}</text>
+      <text class="mid" x="14" y="${top + high / 2}" transform="rotate(-90 14 ${top + high / 2})">
+        ${label(chart.y.title)}${chart.y.share && ", %"}</text>
+      ${chart.vline && svg`<path class="v" d="M${trained} ${top}v${high}"/>
+        <text class="s" x="${trained}" y="${top - 7}">${chart.vline.text}</text>`}
+      ${steps.length > 0 && svg`<path class="v" d="${steps.join("")}H${left + wide}"/>`}
+      ${[...groups].reverse()}</svg>`;
     return { node, groups, points: parts.map((own) => own.flat()) };
   }
 
   // What is nearest to the pointer: its band, and the names of all that coincide there.
   function hover(box, chart, drawn) {
-    const tip = el("div", { class: "tip", "aria-hidden": "true" });
+    const tip = html`<div class="tip" aria-hidden="true"></div>`;
     box.append(tip);
     const leave = () => {
       tip.style.display = "none";
@@ -342,46 +244,34 @@
       drawn.groups.forEach((group) => group.classList.remove("on"));
     };
     const move = (event) => {
-      const frame = box.getBoundingClientRect(),
-        [mx, my] = [event.clientX - frame.left, event.clientY - frame.top];
-      const all = drawn.points.flatMap((own, at) =>
-        own.map(([px, py, point]) => ({ at, px, py, point, far: Math.hypot(px - mx, py - my) })),
-      );
+      const frame = box.getBoundingClientRect(), [mx, my] = [event.clientX - frame.left, event.clientY - frame.top];
+      const far = (px, py) => Math.hypot(px - mx, py - my);
+      const all = drawn.points.flatMap((own, at) => own.map(([px, py, point]) => ({ at, px, py, point, far: far(px, py) })));
       const near = all.reduce((best, one) => (!best || one.far < best.far ? one : best), null);
       if (!near || near.far > 40) return leave();
       const same = all.filter((one) => Math.hypot(one.px - near.px, one.py - near.py) < 2);
       const on = same.map((one) => one.at);
       drawn.groups.forEach((group, at) => group.classList.toggle("on", on.includes(at)));
       box.classList.add("busy");
-      tip.replaceChildren(
-        ...same.map(({ at, point }) =>
-          el("div", {}, el("b", {}, chart.series[at].name || chart.series[at].label), " ", point.tip),
-        ),
-      );
+      const name = (at) => chart.series[at].name || chart.series[at].label;
+      tip.replaceChildren(...same.map(({ at, point }) => html`<div><b>${name(at)}</b> ${point.tip}</div>`));
       tip.style.display = "block";
-      tip.style.left =
-        Math.max(0, Math.min(near.px + 12, frame.width - tip.offsetWidth - 4)) + "px";
+      tip.style.left = Math.max(0, Math.min(near.px + 12, frame.width - tip.offsetWidth - 4)) + "px";
       tip.style.top = Math.min(near.py + 12, frame.height - 20) + "px";
     };
-    drawn.node.addEventListener("pointermove", move);
-    drawn.node.addEventListener("pointerdown", move);
+    for (const name of ["pointermove", "pointerdown"]) drawn.node.addEventListener(name, move);
     drawn.node.addEventListener("pointerleave", leave);
   }
 
   const saveSvg = (name, text) => PZ.save(PZ.fileName(name) + ".svg", "image/svg+xml", text);
   const textOf = (node) => new XMLSerializer().serializeToString(node);
-  const saver = (format, onclick, what = "chart") =>
-    el(
-      "button",
-      { type: "button", class: "small", onclick, "aria-label": "Download the " + what + " as " + format },
-      format,
-    );
+  const saver = (format, press, what = "chart") => PZ.small(format, press, "Download the " + what + " as ");
   function save(chart, format) {
     const text = textOf(draw(chart, 1000, 460, true).node);
     if (format === "SVG") return saveSvg(chart.name, text);
     const image = new Image();
     image.onload = () => {
-      const canvas = el("canvas", { width: 2000, height: 920 });
+      const canvas = html`<canvas width="2000" height="920"></canvas>`;
       canvas.getContext("2d").drawImage(image, 0, 0, 2000, 920);
       canvas.toBlob((blob) => PZ.save(PZ.fileName(chart.name) + ".png", "image/png", blob));
     };
@@ -391,17 +281,10 @@
   // chart: {name, title, x, y, series, vline, steps, join, heads, lines}
   PZ.chart = function (id, chart) {
     const host = document.getElementById(id);
-    const box = host.querySelector(".plot") || el("div", { class: "plot" });
+    const box = host.querySelector(".plot") || html`<div class="plot"></div>`;
     if (!host.chart) {
-      host.replaceChildren(
-        el(
-          "figure",
-          {},
-          box,
-          el("figcaption", { class: "tools" }),
-          el("details", {}, el("summary", {}, "Data of this chart as a table")),
-        ),
-      );
+      host.replaceChildren(html`<figure>${box}<figcaption class="tools"></figcaption>
+        <details><summary>Data of this chart as a table</summary></details></figure>`);
       let width = 0;
       new ResizeObserver(() => {
         if (Math.abs(box.clientWidth - width) > 1) redraw();
@@ -421,10 +304,7 @@
     const files = ["SVG", "PNG"].map((format) => saver(format, () => save(host.chart, format)));
     host.querySelector("figcaption").replaceChildren(...files);
     const details = host.querySelector("details");
-    details.replaceChildren(
-      details.firstChild,
-      PZ.plainTable(chart.name, chart.title, chart.heads, chart.lines),
-    );
+    details.replaceChildren(details.firstChild, PZ.plainTable(chart.name, chart.title, chart.heads, chart.lines));
   };
 
   PZ.shareWords = (stat, own = PZ.SHARE) =>
@@ -528,41 +408,26 @@
       const one = { title: table.task, series: own, x: lengthAxis(table), y };
       const [px, py] = [(at % across) * wide, Math.floor(at / across) * high];
       const { node } = draw({ ...one, vline: { x: table.train, text: table.task } }, wide, high - 10);
-      return svg("g", { transform: "translate(" + px + " " + py + ")" }, ...node.childNodes);
+      return svg`<g transform="translate(${px} ${py})">${[...node.childNodes]}</g>`;
     });
     const bottom = Math.ceil(tables.length / across) * high + 16;
     const inRow = Math.floor((wide * across) / 195);
-    const names = labels.map((label, at) =>
-      svg(
-        "g",
-        { transform: "translate(" + (12 + (at % inRow) * 195) + " " + (bottom + 18 * Math.floor(at / inRow)) + ")" },
-        svg("path", { class: "m", d: MARKS[looks[at][2]], fill: looks[at][0] }),
-        svg("text", { x: 10, y: 4, class: "s" }, PZ.short(label)),
-      ),
-    );
+    const names = labels.map((label, at) => {
+      const [px, py] = [12 + (at % inRow) * 195, bottom + 18 * Math.floor(at / inRow)];
+      return svg`<g transform="translate(${px} ${py})"><path class="m" d="${MARKS[looks[at][2]]}" fill="${looks[at][0]}"/>
+        <text x="10" y="4" class="s">${PZ.short(label)}</text></g>`;
+    });
     const about =
       tables.map((table) => table.task).join(", ") + "; protocol " + tables[0].base + ", mean over " +
       seedsOf(tables, labels) + ", bands: 95 %";
-    const node = svg(
-      "svg",
-      {
-        class: "chart",
-        viewBox: "0 0 " + wide * across + " " + (bottom + 18 * Math.ceil(labels.length / inRow) + 24),
-        role: "img",
-        "aria-label": tables[0].metric + " against length: " + about,
-        xmlns: "http://www.w3.org/2000/svg",
-      },
-      svg("style", {}, STYLE),
-      parts,
-      names,
-      svg("text", { x: 12, y: bottom + 18 * Math.ceil(labels.length / inRow) + 12, class: "s" }, about),
-    );
+    const end = bottom + 18 * Math.ceil(labels.length / inRow);
+    const node = html`<svg class="chart" viewBox="0 0 ${wide * across} ${end + 24}" role="img"
+      aria-label="${tables[0].metric} against length: ${about}"><style>${STYLE}</style>${parts}${names}
+      <text x="12" y="${end + 12}" class="s">${about}</text></svg>`;
     const press = () => saveSvg(tables[0].base + ".tasks", textOf(node));
     const host = document.getElementById(id);
     host.chart = null;
-    host.replaceChildren(
-      el("figure", {}, node, el("figcaption", { class: "tools" }, saver("SVG", press, "charts"))),
-    );
+    host.replaceChildren(html`<figure>${node}<figcaption class="tools">${saver("SVG", press, "charts")}</figcaption></figure>`);
   };
   PZ.curveHeads = ({ metric, other }) =>
     ["encoding", "length", metric, "low", "high", other, "seeds", "instead of a number"];
@@ -583,12 +448,9 @@
   PZ.trained = (train) => ({ x: train, text: "longest length in training" });
 
   const sample = ([colour, dash, marker]) =>
-    svg(
-      "svg",
-      { class: "sample", viewBox: "0 -6 30 12", width: 30, height: 12, "aria-hidden": "true" },
-      svg("path", { d: "M0 0H30", stroke: colour, "stroke-width": 2, "stroke-dasharray": DASHES[dash] }),
-      svg("path", { d: MARKS[marker], fill: colour, transform: "translate(15 0)" }),
-    );
+    html`<svg class="sample" viewBox="0 -6 30 12" width="30" height="12" aria-hidden="true">
+      <path d="M0 0H30" stroke="${colour}" stroke-width="2" stroke-dasharray="${DASHES[dash]}"/>
+      <path d="${MARKS[marker]}" fill="${colour}" transform="translate(15 0)"/></svg>`;
 
   // Labelled boxes of a fieldset, of [value, checked, ...what stands beside it]; those after `most`
   // are folded away. `change` gets the values checked.
@@ -598,18 +460,11 @@
     const open = host.querySelector("details")?.open;
     const onchange = () => change([...host.querySelectorAll("input:checked")].map((one) => one.value));
     const box = ([value, checked, ...words]) =>
-      el("label", { class: "check", title: value }, el("input", { type: "checkbox", value, checked, onchange }), words);
-    const more = given.slice(most);
-    host.replaceChildren(host.querySelector("legend"), ...given.slice(0, most).map(box));
-    if (more.length)
-      host.append(
-        el(
-          "details",
-          { open: open || more.some(([, checked]) => checked) },
-          el("summary", {}, "more curves: " + more.length),
-          more.map(box),
-        ),
-      );
+      html`<label class="check" title="${value}"><input type="checkbox" value="${value}" checked="${checked}"
+        @change="${onchange}">${words}</label>`;
+    const more = given.slice(most), some = open || more.some(([, checked]) => checked);
+    const folded = more.length > 0 && html`<details open="${some}"><summary>more curves: ${more.length}</summary>${more.map(box)}</details>`;
+    host.replaceChildren(host.querySelector("legend"), ...given.slice(0, most).map(box), folded || "");
     if (focused !== null)
       [...host.querySelectorAll("input")].find((one) => one.value === focused)?.focus();
   };
@@ -621,16 +476,9 @@
     const looks = new Map(drawn.map((row, at) => [row.label, apart[at]]));
     const plain = rows.filter(PZ.plain);
     const others = rows.filter((row) => !PZ.plain(row));
-    PZ.boxes(
-      id,
-      [...plain, ...others].map((row) => [
-        row.label,
-        picked.includes(row.label),
-        sample(looks.get(row.label) ?? look(row)),
-        PZ.short(row.label),
-      ]),
-      (labels) => PZ.state.set({ pick: labels.length ? labels : ["-"], curve: "" }),
-      plain.length,
-    );
+    const box = (row) =>
+      [row.label, picked.includes(row.label), sample(looks.get(row.label) ?? look(row)), PZ.short(row.label)];
+    const change = (labels) => PZ.state.set({ pick: labels.length ? labels : ["-"], curve: "" });
+    PZ.boxes(id, [...plain, ...others].map(box), change, plain.length);
   };
 })();

@@ -2,7 +2,7 @@
 // Two or more encodings: curves of one task, paired differences over all tasks. What is tested, and the
 // correction over all pairs of a table, comes with the data.
 (function () {
-  const { el } = PZ;
+  const { html } = PZ;
 
   const points = (value, own) => {
     if (value === null || value === undefined) return "–";
@@ -11,25 +11,19 @@
   };
   const bounds = (pair, own) => (pair ? "[" + points(pair.low, own) + ", " + points(pair.high, own) + "]" : "");
   function verdict(line, first, second) {
-    if (!line.d)
-      return line.shared < 2 ? "fewer than two shared seeds: no statement" : "not compared";
-    return line.d.sign === 0
-      ? "not distinguishable"
-      : (line.d.sign > 0 ? first : second) + " is better";
+    if (!line.d) return line.shared < 2 ? "fewer than two shared seeds: no statement" : "not compared";
+    return line.d.sign === 0 ? "not distinguishable" : (line.d.sign > 0 ? first : second) + " is better";
   }
   const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
   const pairs = (list) =>
     list.flatMap((first, at) => list.slice(at + 1).map((second) => [first, second]));
 
   function columns(own) {
+    const shared = { help: "mean over the shared seeds" };
     const share = (key, title) =>
-      PZ.shareColumn(key, title, (line) => line[key], (line) => line[key + "_note"] || "–", {
-        help: "mean over the shared seeds",
-      }, own);
+      PZ.shareColumn(key, title, (line) => line[key], (line) => line[key + "_note"] || "–", shared, own);
     const name = (key) =>
-      PZ.textColumn(key, {
-        cell: (line) => el("span", { title: line[key] }, PZ.breakable(PZ.short(line[key]))),
-      });
+      PZ.textColumn(key, { cell: (line) => html`<span title="${line[key]}">${PZ.breakable(PZ.short(line[key]))}</span>` });
     const words = (line) => verdict(line, PZ.short(line.first), PZ.short(line.second));
     return [
       PZ.textColumn("task"),
@@ -40,7 +34,7 @@
       {
         key: "difference",
         value: (line) => own.value(line.d?.mean),
-        cell: (line) => el("span", {}, points(line.d?.mean, own), el("small", {}, bounds(line.d, own))),
+        cell: (line) => html`<span>${points(line.d?.mean, own)}<small>${bounds(line.d, own)}</small></span>`,
         help: (own.fewer ? "bits" : "percentage points") + ", first minus second",
       },
       ...PZ.endColumns((line) => line.d, "", own),
@@ -48,8 +42,7 @@
         key: "adjusted",
         title: "p, corrected",
         value: (line) => line.d?.adjusted ?? null,
-        cell: (line) =>
-          !line.d ? "–" : line.d.adjusted < 0.0001 ? "< 0.0001" : line.d.adjusted.toFixed(4),
+        cell: ({ d }) => (!d ? "–" : d.adjusted < 0.0001 ? "< 0.0001" : d.adjusted.toFixed(4)),
         start: "asc",
         help: "paired t test, Holm's correction over all pairs of the table",
       },
@@ -57,7 +50,7 @@
       {
         key: "verdict",
         value: words,
-        cell: (line) => el("span", { class: line.d?.sign ? "sure" : "unsure" }, words(line)),
+        cell: (line) => html`<span class="${line.d?.sign ? "sure" : "unsure"}">${words(line)}</span>`,
         align: "left",
         css: "wrap",
       },
@@ -67,8 +60,7 @@
   // Both scores over the seeds that both have, so that they subtract to the difference.
   function sides(a, b, notes) {
     const shared = a.filter(([seed]) => b.some(([other]) => other === seed)).map(([seed]) => seed);
-    const of = (scores) =>
-      mean(scores.filter(([seed]) => shared.includes(seed)).map(([, value]) => value));
+    const of = (scores) => mean(scores.filter(([seed]) => shared.includes(seed)).map(([, value]) => value));
     const none = (scores, note) => (scores.length ? "no shared seed" : note);
     return {
       shared: shared.length,
@@ -95,9 +87,7 @@
     return tables.flatMap((table) => {
       const pair = tested(table);
       return pairs(picked).flatMap(([first, second]) => {
-        const [a, b] = [first, second].map((label) =>
-          table.rows.find((row) => row.label === label),
-        );
+        const [a, b] = [first, second].map((label) => table.rows.find((row) => row.label === label));
         if (!a || !b) return [];
         const scores = sides(a.by_seed, b.by_seed, [a.unseen_note, b.unseen_note]);
         return [{ task: table.task, first, second, d: pair(a, b), ...scores }];
@@ -110,11 +100,8 @@
     const chosen = PZ.state.all(id), one = PZ.state.get("task");
     const own = tables.filter((table) => (chosen.length ? chosen : [one]).includes(table.task));
     const drawn = own.length ? own : tables.slice(0, 1);
-    PZ.boxes(
-      id,
-      tables.map((table) => [table.task, drawn.includes(table), table.task]),
-      (tasks) => PZ.state.set({ [id]: tasks }),
-    );
+    const box = (table) => [table.task, drawn.includes(table), table.task];
+    PZ.boxes(id, tables.map(box), (tasks) => PZ.state.set({ [id]: tasks }));
     return drawn;
   }
 

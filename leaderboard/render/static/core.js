@@ -5,19 +5,44 @@ window.PZ = (function () {
   const root = document.body.dataset.root;
   const own = (object, key) => (Object.hasOwn(object, key) ? object[key] : undefined);
 
-  function el(tag, attributes, ...children) {
-    const node = document.createElement(tag);
-    for (const [name, value] of Object.entries(attributes || {})) {
-      if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-      else if (value === true) node.setAttribute(name, "");
-      else if (value !== undefined && value !== null && value !== false)
-        node.setAttribute(name, value);
+  const there = (value) => value !== null && value !== undefined;
+
+  // html`<p class="${css}">${children}</p>` makes an element, or a list of them; svg`...` those of a picture.
+  // Values become attributes, listeners (@click), nodes or text, never markup; null, false and "" leave nothing.
+  function maker(open, close) {
+    const known = new WeakMap();
+    function parse(strings) {
+      const template = document.createElement("template");
+      const place = (all, at) => (/<[^>]*$/.test(all) ? "$" + at + "$" : "<!--" + at + "-->");
+      let text = strings.reduce((all, part, at) => all + place(all, at - 1) + part), count = 0;
+      text = text.replace(/>\n\s*/g, ">").replace(/\n\s*</g, "<").replace(/\n\s*/g, " ");
+      // An attribute that is filled in later has no name until then: the browser would read its value.
+      const later = (_, name, value) => " :" + count++ + '="' + name + " " + value + '"';
+      template.innerHTML = open + text.replace(/ (@?[\w-]+)="([^"]*\$\d+\$[^"]*)"/g, later) + close;
+      return open ? template.content.firstChild : template.content;
     }
-    node.append(
-      ...children.flat().filter((child) => child !== null && child !== undefined && child !== ""),
-    );
-    return node;
+    return (strings, ...values) => {
+      if (!known.has(strings)) known.set(strings, parse(strings));
+      const made = document.importNode(known.get(strings), true), nodes = [];
+      const walker = document.createTreeWalker(made, NodeFilter.SHOW_ELEMENT | NodeFilter.SHOW_COMMENT);
+      while (walker.nextNode()) nodes.push(walker.currentNode);
+      for (const node of nodes) fill(node, values);
+      return made.childNodes.length === 1 ? made.firstChild : [...made.childNodes];
+    };
   }
+  function fill(node, values) {
+    if (node.nodeType === Node.COMMENT_NODE)
+      return node.replaceWith(...[values[node.data]].flat(Infinity).filter((one) => there(one) && one !== "" && one !== false));
+    for (const { name: mark, value } of [...node.attributes]) {
+      if (mark[0] !== ":") continue;
+      node.removeAttribute(mark);
+      const [name, ...words] = value.split(" "), [, alone] = /^\$(\d+)\$$/.exec(words.join(" ")) ?? [];
+      const given = alone ? values[alone] : words.join(" ").replace(/\$(\d+)\$/g, (_, at) => values[at]);
+      if (name[0] === "@") node.addEventListener(name.slice(1), given);
+      else if (there(given) && given !== false) node.setAttribute(name, given === true ? "" : given);
+    }
+  }
+  const html = maker("", ""), svg = maker("<svg>", "</svg>");
 
   // State: the part of the address behind "#", as in #protocol=quick&sort=unseen-desc. A choice is an
   // entry of the history; a sorting or a search (quiet) replaces it, which works from the disk too,
@@ -66,7 +91,9 @@ window.PZ = (function () {
         render();
       } catch (error) {
         if (!(error instanceof Missing)) throw error;
-        return document.head.append(el("script", { src: root + error.message, onload: draw }));
+        const script = document.createElement("script"); // one that is parsed from text does not run
+        Object.assign(script, { src: root + error.message, onload: draw });
+        return document.head.append(script);
       }
       document.documentElement.classList.add("drawn");
       keep();
@@ -97,15 +124,9 @@ window.PZ = (function () {
 
   // Numbers as text.
   const number = (value, digits = 0) =>
-    value === null || value === undefined
-      ? "–"
-      : value.toLocaleString("en", {
-          maximumFractionDigits: digits,
-          minimumFractionDigits: digits,
-        });
-  const scaled = (value) => (value === null || value === undefined ? null : 100 * value);
-  const percent = (value) =>
-    value === null || value === undefined ? "–" : (100 * value).toFixed(1);
+    value?.toLocaleString("en", { maximumFractionDigits: digits, minimumFractionDigits: digits }) ?? "–";
+  const scaled = (value) => (there(value) ? 100 * value : null);
+  const percent = (value) => (there(value) ? (100 * value).toFixed(1) : "–");
   // How what a table compares is shown: shares in percent, the darker the more; or bits, of which
   // fewer are better, the darker the nearer to the fewest of the table.
   const SHARE = { fewer: false, unit: "%", start: "desc", text: percent, value: scaled, shade: (share) => share };
@@ -116,10 +137,8 @@ window.PZ = (function () {
     const least = Math.min(...means);
     return { ...BITS, shade: (bits) => (bits ? least / bits : 1) };
   }
-  const interval = (low, high, { text } = SHARE) =>
-    low === null || low === undefined ? "" : "[" + text(low) + ", " + text(high) + "]";
-  const times = (value) =>
-    value === null || value === undefined ? "–" : value === 0 ? "0" : +value.toFixed(2) + "x";
+  const interval = (low, high, { text } = SHARE) => (there(low) ? "[" + text(low) + ", " + text(high) + "]" : "");
+  const times = (value) => (there(value) ? (value === 0 ? "0" : +value.toFixed(2) + "x") : "–");
   const reach = (row) => (row.reach_open && row.reach ? "≥" : "") + times(row.reach);
   function rank(row) {
     if (row.rank === null) return "–";
@@ -131,16 +150,14 @@ window.PZ = (function () {
   // Downloads. A text that a spreadsheet could take for a formula gets an apostrophe.
   const FORMULA = /^[\s'"]*[=+\-@\uff1d\uff0b\uff0d\uff20|%]/;
   function csvCell(value) {
-    if (value === null || value === undefined) return "";
-    if (typeof value === "number")
-      return String(Number.isInteger(value) ? value : +value.toPrecision(6));
+    if (!there(value)) return "";
+    if (typeof value === "number") return String(Number.isInteger(value) ? value : +value.toPrecision(6));
     const text = FORMULA.test(value) ? "'" + value : String(value);
     return /[",\r\n]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text;
   }
-  const csv = (heads, lines) =>
-    [heads, ...lines].map((line) => line.map(csvCell).join(",")).join("\n") + "\n";
+  const csv = (heads, lines) => [heads, ...lines].map((line) => line.map(csvCell).join(",") + "\n").join("");
   function save(name, type, text) {
-    const link = el("a", { href: URL.createObjectURL(new Blob([text], { type })), download: name });
+    const link = html`<a href="${URL.createObjectURL(new Blob([text], { type }))}" download="${name}"></a>`;
     document.body.append(link);
     link.click();
     link.remove();
@@ -152,68 +169,26 @@ window.PZ = (function () {
     const press = (kind) => () => {
       const { heads, lines } = table();
       if (kind === "csv") return save(fileName(name) + ".csv", "text/csv", csv(heads, lines));
-      const objects = lines.map((line) =>
-        Object.fromEntries(heads.map((head, at) => [head, line[at] ?? null])),
-      );
-      return save(
-        fileName(name) + ".json",
-        "application/json",
-        JSON.stringify(objects, null, 1) + "\n",
-      );
+      const objects = lines.map((line) => Object.fromEntries(heads.map((head, at) => [head, line[at] ?? null])));
+      save(fileName(name) + ".json", "application/json", JSON.stringify(objects, null, 1) + "\n");
     };
-    return ["csv", "json"].map((kind) =>
-      el(
-        "button",
-        {
-          type: "button",
-          class: "small",
-          onclick: press(kind),
-          "aria-label": "Download " + name + " as " + kind.toUpperCase(),
-        },
-        kind.toUpperCase(),
-      ),
-    );
+    return ["csv", "json"].map((kind) => small(kind.toUpperCase(), press(kind), "Download " + name + " as "));
   }
+  // A small button; read aloud with words before it.
+  const small = (words, press, before) =>
+    html`<button type="button" class="small" @click="${press}" aria-label="${before && before + words}">${words}</button>`;
 
+  // A table that may be wider than the page.
+  const wide = (label, table) =>
+    html`<div class="scroll" tabindex="0" role="region" aria-label="${label}">${table}</div>`;
+  const heading = (head) => html`<th scope="col">${head}</th>`;
   function plainTable(name, caption, heads, lines) {
-    const show = (value) => (value === null || value === undefined ? "–" : String(value));
-    const body = lines.map((line) =>
-      el(
-        "tr",
-        {},
-        line.map((value, at) =>
-          at ? el("td", {}, show(value)) : el("th", { scope: "row" }, show(value)),
-        ),
-      ),
-    );
-    return el(
-      "div",
-      {},
-      el(
-        "p",
-        { class: "tools" },
-        downloads(name, () => ({ heads, lines })),
-      ),
-      el(
-        "div",
-        { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
-        el(
-          "table",
-          {},
-          el("caption", {}, caption),
-          el(
-            "thead",
-            {},
-            el(
-              "tr",
-              {},
-              heads.map((head) => el("th", { scope: "col" }, head)),
-            ),
-          ),
-          el("tbody", {}, body),
-        ),
-      ),
-    );
+    const show = (value) => String(value ?? "–");
+    const row = ([first, ...more]) =>
+      html`<tr><th scope="row">${show(first)}</th>${more.map((value) => html`<td>${show(value)}</td>`)}</tr>`;
+    const table = html`<table><caption>${caption}</caption>
+      <thead><tr>${heads.map(heading)}</tr></thead><tbody>${lines.map(row)}</tbody></table>`;
+    return html`<div><p class="tools">${downloads(name, () => ({ heads, lines }))}</p>${wide(caption, table)}</div>`;
   }
   // Tables that the page came with get their downloads.
   document.querySelectorAll("table[data-name]").forEach((table) => {
@@ -222,13 +197,8 @@ window.PZ = (function () {
         const text = cell.textContent.trim();
         return /^\d+(\.\d+)?$/.test(text) ? Number(text) : text;
       });
-    const lines = () => ({
-      heads: texts(table.tHead.rows[0]),
-      lines: [...table.tBodies[0].rows].map(texts),
-    });
-    (table.closest(".scroll") || table).before(
-      el("p", { class: "tools" }, downloads(table.dataset.name, lines)),
-    );
+    const lines = () => ({ heads: texts(table.tHead.rows[0]), lines: [...table.tBodies[0].rows].map(texts) });
+    (table.closest(".scroll") || table).before(html`<p class="tools">${downloads(table.dataset.name, lines)}</p>`);
   });
 
   // Filters: one labelled select each; a choice that is not there falls back to the first.
@@ -236,25 +206,16 @@ window.PZ = (function () {
     const chosen = state.get(key, otherwise ?? (options[0] || [""])[0]);
     const known = options.some(([value]) => value === chosen) ? chosen : (options[0] || [""])[0];
     if (options.length < 2) return [known, null];
-    const box = el(
-      "select",
-      { id: "f-" + key, onchange: (event) => state.set({ [key]: event.target.value }) },
-      options.map(([value, words]) => el("option", { value, selected: value === known }, words)),
-    );
-    return [known, el("label", { for: "f-" + key }, el("span", {}, label), box)];
+    const option = ([value, words]) => html`<option value="${value}" selected="${value === known}">${words}</option>`;
+    const box = html`<select id="f-${key}" @change="${({ target }) => state.set({ [key]: target.value })}">
+      ${options.map(option)}</select>`;
+    return [known, html`<label for="f-${key}"><span>${label}</span>${box}</label>`];
   }
   function toggle(key, label, otherwise = false) {
     const on = state.get(key, otherwise ? "1" : "0") === "1";
-    const box = el("input", {
-      type: "checkbox",
-      id: "f-" + key,
-      checked: on,
-      onchange: (event) =>
-        state.set({
-          [key]: event.target.checked === otherwise ? "" : event.target.checked ? "1" : "0",
-        }),
-    });
-    return [on, el("label", { class: "check", for: "f-" + key }, box, label)];
+    const change = ({ target: { checked } }) => state.set({ [key]: checked === otherwise ? "" : checked ? "1" : "0" });
+    const box = html`<input type="checkbox" id="f-${key}" checked="${on}" @change="${change}">`;
+    return [on, html`<label class="check" for="f-${key}">${box}${label}</label>`];
   }
   // Replaces the filters and keeps the keyboard where it was.
   function put(id, nodes) {
@@ -267,17 +228,11 @@ window.PZ = (function () {
   // Tables: which protocol, which way of choosing settings, which device.
   function choose(filter) {
     const tables = window.DATA.tables.filter(filter);
-    const bases = Object.keys(window.DATA.protocols).filter((base) =>
-      tables.some((t) => t.base === base),
-    );
+    const bases = Object.keys(window.DATA.protocols).filter((base) => tables.some((t) => t.base === base));
     const runs = (base) => window.DATA.protocols[base].runs;
     const encoders = (base) => tables.some((t) => t.base === base && t.metric === "token accuracy");
     bases.sort((a, b) => encoders(a) - encoders(b) || runs(b) - runs(a) || (a < b ? -1 : 1));
-    const [base, protocol] = select(
-      "protocol",
-      "Protocol",
-      bases.map((name) => [name, name]),
-    );
+    const [base, protocol] = select("protocol", "Protocol", bases.map((name) => [name, name]));
     if (!base) return { tables: [], all: [], controls: [] };
     const ofBase = tables.filter((t) => t.base === base);
     const tunings = new Map();
@@ -288,22 +243,12 @@ window.PZ = (function () {
     const [tuning, settings] = select("tuning", "Settings", [...tunings]);
     const ofTuning = ofBase.filter((t) => t.tuning === tuning);
     const devices = [...new Set(ofTuning.flatMap((t) => t.devices))].sort();
-    const [device, devicePick] = select(
-      "device",
-      "Device",
-      devices.length < 2 ? [] : [["", "all devices"], ...devices.map((name) => [name, name])],
-      "",
-    );
+    const every = devices.length < 2 ? [] : [["", "all devices"], ...devices.map((name) => [name, name])];
+    const [device, devicePick] = select("device", "Device", every, "");
     const { tables: main, overviews } = part(base);
     const all = device ? [...main, ...part(base, "devices").tables] : main;
-    const chosen = all.filter(
-      (t) =>
-        filter(t) &&
-        t.tuning === tuning &&
-        (device
-          ? t.device === device || (!t.device && t.devices.length === 1 && t.devices[0] === device)
-          : !t.device),
-    );
+    const ran = (t) => t.device === device || (!t.device && t.devices.length === 1 && t.devices[0] === device);
+    const chosen = all.filter((t) => filter(t) && t.tuning === tuning && (device ? ran(t) : !t.device));
     // The task that most seeds solve comes first on pages of one task.
     const solved = (t) =>
       t.rows
@@ -324,57 +269,28 @@ window.PZ = (function () {
     if (table.policy === "protocol")
       return "All encodings have the protocol's own settings; no sweep chose any of them.";
     if (table.policy === "tuned")
-      return (
-        "All encodings are tuned alike: each has its best config of one grid, chosen on separate seeds and examples (" +
-        table.name +
-        ")."
-      );
+      return "All encodings are tuned alike: each has its best config of one grid, chosen on separate seeds and examples (" + table.name + ").";
     if (table.policy === "earlier")
-      return (
-        "Runs of an earlier version, with its settings for all encodings (" + table.name + ")."
-      );
+      return "Runs of an earlier version, with its settings for all encodings (" + table.name + ").";
     return "Settings changed for all encodings alike (" + table.protocol + "): " + table.name + ".";
   }
 
   // Names: the short one of a label, and a long one that may break after an underscore alone; in
   // legends, where all options are written out, after a comma or bracket.
   const short = (label) => own(window.DATA.names, label) ?? label;
-  const breakable = (name) =>
-    name
-      .split(/(?<=_)/)
-      .flatMap((part, at) => (at ? [document.createElement("wbr"), part] : [part]));
+  const breakable = (name, after = /(?<=_)/) => name.split(after).flatMap((part, at) => (at ? [html`<wbr>`, part] : [part]));
   function legend(id, rows) {
     const labels = new Set(rows.map((row) => row.plain ?? row.label));
     const lines = window.DATA.legend.filter(([, label]) => labels.has(label));
-    document.getElementById(id).replaceChildren(
-      ...lines.map(([name, label]) =>
-        el(
-          "div",
-          {},
-          el("dt", {}, name),
-          el(
-            "dd",
-            {},
-            label.split(/(?<=[,(])/).flatMap((part) => [part, document.createElement("wbr")]),
-          ),
-        ),
-      ),
-    );
+    const line = ([name, label]) => html`<div><dt>${name}</dt><dd>${breakable(label, /(?<=[,(])/)}</dd></div>`;
+    document.getElementById(id).replaceChildren(...lines.map(line));
   }
   // The column that names the encoding, at the left of every table.
-  const nameColumn = (more) => ({
-    key: "encoding",
-    title: "encoding",
-    value: (row) => row.label,
-    cell: encodingLink,
-    align: "left",
-    start: "asc",
-    ...more,
-  });
+  const nameColumn = () => ({ key: "encoding", value: (row) => row.label, cell: encodingLink, align: "left", start: "asc" });
   // Seconds, and the least and the most of a seed.
   function seconds({ shown, cpu_range }) {
     const [low, high] = (cpu_range ?? []).map((value) => number(value));
-    return el("span", {}, shown.cpu_seconds, low === high ? "" : el("small", {}, low + "–" + high));
+    return html`<span>${shown.cpu_seconds}${low === high ? "" : html`<small>${low}–${high}</small>`}</span>`;
   }
   const CELLS = { cpu_seconds: seconds };
   const HELP = {
@@ -391,14 +307,8 @@ window.PZ = (function () {
       help: HELP[key],
       start: key === "reach" ? "desc" : "asc",
     }));
-  const numberColumn = (key, title, value = (row) => row[key], more) => ({
-    key,
-    title,
-    value,
-    cell: (row) => number(value(row)),
-    start: "asc",
-    ...more,
-  });
+  const numberColumn = (key, title, value = (row) => row[key]) =>
+    ({ key, title, value, cell: (row) => number(value(row)), start: "asc" });
   const unseenColumn = (of = (row) => row, own = SHARE) => ({
     key: "unseen",
     title: "unseen mean, " + own.unit,
@@ -407,8 +317,8 @@ window.PZ = (function () {
     cell: (line) => {
       const { unseen, unseen_note } = of(line);
       return unseen
-        ? el("span", {}, own.text(unseen.mean), el("small", {}, interval(unseen.low, unseen.high, own)))
-        : el("span", { class: "words" }, unseen_note);
+        ? html`<span>${own.text(unseen.mean)}<small>${interval(unseen.low, unseen.high, own)}</small></span>`
+        : html`<span class="words">${unseen_note}</span>`;
     },
   });
   // The ends of an interval, which files have and pages hide.
@@ -427,12 +337,8 @@ window.PZ = (function () {
     cell: (line) => {
       const { chosen, tried, tuning_seconds } = of(line);
       const spent = tuning_seconds === null ? "" : ", " + number(tuning_seconds) + " CPU-seconds";
-      return el(
-        "span",
-        { title: tried.join("\n") },
-        chosen || "–",
-        chosen && el("small", {}, "of " + tried.length + " tried" + spent),
-      );
+      const words = html`<small>of ${tried.length} tried${spent}</small>`;
+      return html`<span title="${tried.join("\n")}">${chosen || "–"}${chosen && words}</span>`;
     },
     align: "left",
     css: "wrap",
@@ -441,56 +347,39 @@ window.PZ = (function () {
   // A row of an encoding by its name alone, in its training mode, that is no control.
   const plain = (row) => !row.custom && !row.aside && row.receives !== "control";
   // Whether a row stands below the row that it is a mode of, or further seeds of.
-  const below = (row, rows) =>
-    Boolean(row.aside) && rows.some((other) => other.label === row.plain);
+  const below = (row, rows) => Boolean(row.aside) && rows.some((other) => other.label === row.plain);
   function encodingLink(row) {
     const known = own(window.DATA.encodings, row.bare);
     const name = breakable(row.below ? row.aside : short(row.label));
-    return el(
-      "span",
-      { class: "name", title: row.spec },
-      known ? el("a", { href: href(known.page) + kept() }, name) : name,
-      badges(row),
-    );
+    const link = known ? html`<a href="${href(known.page) + kept()}">${name}</a>` : name;
+    return html`<span class="name" title="${row.spec}">${link}${badges(row)}</span>`;
   }
   function badges(row) {
-    return [
-      row.chosen_words && [
-        row.chosen_words,
-        "options of this encoding were chosen on results of tasks in this table, which favours it",
-      ],
-      row.mode && [
-        (own(window.DATA.encodings, row.bare)?.modes[row.mode] ?? "evaluated otherwise") + " (same weights)",
+    const { chosen_words, mode, apart, receives, custom, other, few, few_all, seeds, earlier, old, version } = row;
+    const modes = own(window.DATA.encodings, row.bare)?.modes;
+    const control = receives === "control";
+    const found = [
+      chosen_words && [chosen_words, "options of this encoding were chosen on results of tasks in this table, which favours it"],
+      mode && [
+        (modes?.[mode] ?? "evaluated otherwise") + " (same weights)",
         "another way to evaluate the same trained weights, which the encoding's page describes; without a rank",
       ],
-      row.apart && [
-        "other seeds",
-        "seeds that fewer than a third of the encodings have; without a rank",
+      apart && ["other seeds", "seeds that fewer than a third of the encodings have; without a rank"],
+      receives && [
+        receives,
+        (control ? "shows what a part of another encoding does alone" : "receives more than the sequence") + "; without a rank",
       ],
-      row.receives && [
-        row.receives,
-        (row.receives === "control" ? "shows what a part of another encoding does alone" : "receives more than the sequence") +
-          "; without a rank",
-      ],
-      row.custom && ["custom options", "options typed with the name; changes no other rank"],
-      row.other && ["protocol's rows", "a run without the changed settings, for comparison"],
-      row.few &&
-        !row.few_all && ["few seeds", row.seeds.length + " seed(s); the protocol sets more"],
-      row.earlier && [
-        "earlier version",
-        row.earlier + "; its table has no run of the current version",
-      ],
-      row.old && [
-        "old version",
-        "version " + row.version + " of the encoding; the code has a newer one",
-      ],
-    ]
-      .filter(Boolean)
-      .map(([words, title]) => el("span", { class: "badge", title }, words));
+      custom && ["custom options", "options typed with the name; changes no other rank"],
+      other && ["protocol's rows", "a run without the changed settings, for comparison"],
+      few && !few_all && ["few seeds", seeds.length + " seed(s); the protocol sets more"],
+      earlier && ["earlier version", earlier + "; its table has no run of the current version"],
+      old && ["old version", "version " + version + " of the encoding; the code has a newer one"],
+    ];
+    return found.filter(Boolean).map(([words, title]) => html`<span class="badge" title="${title}">${words}</span>`);
   }
 
   // Copies a text; pages from the disk may refuse the clipboard, where a selection still works.
-  function copyButton(words, text, more) {
+  function copyButton(words, text, css = "small") {
     const done = (button) => {
       button.textContent = "Copied";
       setTimeout(() => (button.textContent = words), 3000);
@@ -499,7 +388,7 @@ window.PZ = (function () {
       try {
         await navigator.clipboard.writeText(text());
       } catch {
-        const area = el("textarea", { readonly: true, class: "away" });
+        const area = html`<textarea readonly class="away"></textarea>`;
         area.value = text();
         button.after(area);
         area.select();
@@ -508,20 +397,19 @@ window.PZ = (function () {
       }
       done(button);
     };
-    return el("button", { type: "button", class: "small", onclick: press, ...more }, words);
+    return html`<button type="button" class="${css}" @click="${press}">${words}</button>`;
   }
 
   // The theme: that of the system until the button is pressed.
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  const isDark = () =>
-    (document.documentElement.dataset.theme || (dark.matches ? "dark" : "light")) === "dark";
+  const isDark = () => (document.documentElement.dataset.theme || (dark.matches ? "dark" : "light")) === "dark";
   const button = document.getElementById("theme");
   function words() {
     button.textContent = isDark() ? "Light" : "Dark";
     button.setAttribute("aria-label", "Switch to the " + (isDark() ? "light" : "dark") + " theme");
   }
   button.hidden = false;
-  button.before(copyButton("Copy link", () => location.href, { class: "link" }));
+  button.before(copyButton("Copy link", () => location.href, "link"));
   button.addEventListener("click", () => {
     document.documentElement.dataset.theme = isDark() ? "light" : "dark";
     try {
@@ -535,45 +423,9 @@ window.PZ = (function () {
   words();
 
   return {
-    own,
-    el,
-    state,
-    picked,
-    page,
-    number,
-    percent,
-    scaled,
-    SHARE,
-    measure,
-    interval,
-    times,
-    reach,
-    rank,
-    downloads,
-    save,
-    copyButton,
-    fileName,
-    plainTable,
-    select,
-    toggle,
-    put,
-    choose,
-    policyWords,
-    href,
-    plain,
-    below,
-    encodingLink,
-    nameColumn,
-    rowColumns,
-    numberColumn,
-    unseenColumn,
-    endColumns,
-    chosenColumn,
-    badges,
-    short,
-    breakable,
-    legend,
-    kept,
-    pairsOf,
+    own, there, html, svg, small, wide, heading, state, picked, page, number, percent, scaled, SHARE, measure, interval, times,
+    reach, rank, downloads, save, copyButton, fileName, plainTable, select, toggle, put, choose, policyWords, href, plain, below,
+    encodingLink, nameColumn, rowColumns, numberColumn, unseenColumn, endColumns, chosenColumn, badges, short, breakable, legend,
+    kept, pairsOf,
   };
 })();

@@ -1,7 +1,7 @@
 "use strict";
 // Cost against extrapolation, on one task.
 (function () {
-  const { el } = PZ;
+  const { html } = PZ;
   const COSTS = {
     ratio: "time of a training step, relative to " + window.DATA.reference,
     cpu_seconds: "CPU seconds of training",
@@ -45,13 +45,7 @@
 
   const columns = (key, edge, own) => [
     PZ.nameColumn(),
-    {
-      key: "cost",
-      title: COSTS[key],
-      value: (row) => row[key],
-      cell: (row) => costOf(row, key),
-      start: "asc",
-    },
+    { key: "cost", title: COSTS[key], value: (row) => row[key], cell: (row) => costOf(row, key), start: "asc" },
     PZ.unseenColumn((row) => row, own),
     PZ.textColumn("front", {
       title: "unbeaten",
@@ -61,10 +55,11 @@
     {
       key: "decode",
       title: "decoding, x " + window.DATA.reference,
-      cell: (row) =>
-        row.decode === null
-          ? "–"
-          : el("span", {}, row.decode.toFixed(2), el("small", {}, decodeOf(row).slice(1).map((one) => one.toFixed(2)).join("–") + " ms")),
+      cell: (row) => {
+        if (row.decode === null) return "–";
+        const range = decodeOf(row).slice(1).map((one) => one.toFixed(2)).join("–");
+        return html`<span>${row.decode.toFixed(2)}<small>${range} ms</small></span>`;
+      },
       start: "asc",
       help: "time of one more token with a cache, as pezoo perf measures it, side by side on one processor; quartiles",
     },

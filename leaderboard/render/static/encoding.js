@@ -2,29 +2,20 @@
 // One encoding: its curves over all tasks, its results, its runs.
 (function () {
   const name = document.querySelector("[data-encoding]").dataset.encoding;
-  const { el } = PZ;
+  const { html } = PZ;
   const MARKERS = ["circle", "square", "diamond", "triangle-up", "triangle-down"];
   const ofRow = ({ row }) => row;
 
   const columns = (own) => [
-    PZ.textColumn("task", {
-      value: ({ table }) => table.task,
-      cell: ({ table }) => PZ.taskLink(table.task, PZ.kept()),
-    }),
+    PZ.textColumn("task", { value: ({ table }) => table.task, cell: ({ table }) => PZ.taskLink(table.task, PZ.kept()) }),
     PZ.textColumn("encoding", {
       title: "as",
       value: ({ row }) => row.label,
-      cell: ({ row }) =>
-        el(
-          "span",
-          { class: "name", title: row.spec },
-          PZ.breakable(PZ.short(row.label)),
-          PZ.badges({
-            ...row,
-            earlier: table.version,
-            chosen_words: row.chosen_here && !row.aside ? "†" : "",
-          }),
-        ),
+      cell: ({ row, table }) => {
+        const chosen_words = row.chosen_here && !row.aside ? "†" : "";
+        const badges = PZ.badges({ ...row, earlier: table.version, chosen_words });
+        return html`<span class="name" title="${row.spec}">${PZ.breakable(PZ.short(row.label))}${badges}</span>`;
+      },
       css: "wrap",
     }),
     {
@@ -49,16 +40,14 @@
     PZ.textColumn("task"),
     PZ.textColumn("as", {
       value: (line) => line.label,
-      cell: (line) => el("span", { title: line.label }, PZ.short(line.label)),
+      cell: (line) => html`<span title="${line.label}">${PZ.short(line.label)}</span>`,
     }),
     { key: "seed" },
     PZ.shareColumn("unseen", "unseen mean, " + own.unit, (line) => line.value, null, {}, own),
   ];
 
   PZ.page(function () {
-    const { tables, controls } = PZ.choose((t) =>
-      (t.bares ?? t.rows.map((row) => row.bare)).includes(name),
-    );
+    const { tables, controls } = PZ.choose((t) => (t.bares ?? t.rows.map((row) => row.bare)).includes(name));
     const [dots, dotsPick] = PZ.toggle("dots", "every seed");
     const lines = tables.flatMap((table) =>
       table.rows.filter((row) => row.bare === name).map((row) => ({ table, row })),

@@ -2,7 +2,7 @@
 // Encodings x tasks, then a small picture per task.
 (function () {
   if (!window.DATA.tables.length) return;
-  const { el, svg, percent, interval } = PZ;
+  const { html, svg, percent, interval } = PZ;
   const WORDS = {
     reach: "reach, and the mean in %",
     unseen: "mean, %",
@@ -23,20 +23,13 @@
   const wordsOf = (table) => (PZ.measure(table).fewer ? OF_TEXT : WORDS);
   const falling = (table, show) =>
     show === "cost" || (["unseen", "median"].includes(show) && PZ.measure(table).fewer);
-  const own = (table, row, show) =>
-    PZ.shown(show, row.unseen, row.by_seed, row.failures.length, PZ.measure(table));
+  const own = (table, row, show) => PZ.shown(show, row.unseen, row.by_seed, row.failures.length, PZ.measure(table));
   const shown = (table, row, show) =>
-    ({
-      reach: PZ.reach(row),
-      token: percent(row.unseen_beside),
-      cost: row.ratio ? row.ratio.toFixed(1) + "x" : "–",
-    })[show] ?? own(table, row, show).words;
+    ({ reach: PZ.reach(row), token: percent(row.unseen_beside), cost: row.ratio ? row.ratio.toFixed(1) + "x" : "–" })[show] ??
+    own(table, row, show).words;
   const number = (table, row, show) =>
-    ({
-      reach: row.reach,
-      token: row.unseen_beside * 100,
-      cost: row.ratio,
-    })[show] ?? PZ.measure(table).value(own(table, row, show).number);
+    ({ reach: row.reach, token: row.unseen_beside * 100, cost: row.ratio })[show] ??
+    PZ.measure(table).value(own(table, row, show).number);
 
   // How dark a cell is: the better the value shown, the darker; reach against the
   // longest of all tasks, cost against the lowest of its task.
@@ -77,39 +70,57 @@
         table,
         row,
         shown(table, row, show),
-        row.chosen_here ? el("sup", {}, "†") : "",
-        row.seeds.length < Math.max(most, 3) ? el("sup", { class: "seeds" }, String(row.seeds.length)) : "",
-        show === "reach" ? el("small", {}, PZ.measure(table).text(row.unseen.mean)) : "",
+        row.chosen_here && html`<sup>†</sup>`,
+        row.seeds.length < Math.max(most, 3) && html`<sup class="seeds">${row.seeds.length}</sup>`,
+        show === "reach" && html`<small>${PZ.measure(table).text(row.unseen.mean)}</small>`,
       );
       opener.title = more;
       return opener;
     };
   }
-  const value = (table, at, show) => (line) =>
-    line.rows[at]?.unseen ? number(table, line.rows[at], show) : null;
+  const value = (table, at, show) => (line) => (line.rows[at]?.unseen ? number(table, line.rows[at], show) : null);
   // The mean over the tasks of what is shown, where the row has a mean.
   function meanOf(tables, line, show) {
     const values = line.rows.flatMap((row, at) => (row?.unseen ? [number(tables[at], row, show)] : []));
     return line.mean === null ? null : values.reduce((sum, one) => sum + one, 0) / values.length;
   }
   // Words sort behind every number, and stand in files.
-  const inFile = (table, at, show) => (line) =>
-    value(table, at, show)(line) ?? line.rows[at]?.unseen_note ?? "not run";
+  const inFile = (table, at, show) => (line) => value(table, at, show)(line) ?? line.rows[at]?.unseen_note ?? "not run";
 
   const seedsOf = (lines, at) =>
-    lines
-      .filter((line) => !line.aside && !line.custom)
-      .map((line) => line.rows[at]?.seeds.length)
-      .filter(Boolean);
+    lines.filter((line) => !line.aside && !line.custom).flatMap((line) => line.rows[at]?.seeds.length || []);
   const certainty = (line, measure) =>
     line.low === null
       ? "no interval: fewer than two seeds on some task, or different seeds"
       : interval(line.low, line.high, measure) + " 95 % over seeds";
   function columns(overview, tables, show, lines) {
-    const several = overview.tasks.length > 1,
-      measure = PZ.measure(tables[0]);
-    const size = (line) =>
-      Math.max(0, ...line.rows.filter(Boolean).map((row) => row.parameters ?? 0)) || null;
+    const several = overview.tasks.length > 1, measure = PZ.measure(tables[0]);
+    const size = (line) => Math.max(0, ...line.rows.filter(Boolean).map((row) => row.parameters ?? 0)) || null;
+    const unlearned = ({ learned }) =>
+      PZ.words("learned " + learned + " of " + overview.tasks.length, "a mean needs a score on each task that counts");
+    const unseen = {
+      key: "unseen",
+      title: "mean, " + measure.unit,
+      start: measure.start,
+      value: (line) => measure.value(line.mean),
+      cell: (line) =>
+        line.mean === null ? unlearned(line) : html`<span title="${certainty(line, measure)}">${measure.text(line.mean)}</span>`,
+      help: "over unseen lengths, mean over the tasks that at least half of the encodings have learned",
+    };
+    const mean = {
+      key: "shown",
+      title: "mean " + wordsOf(tables[0])[show],
+      value: (line) => meanOf(tables, line, show),
+      cell: (line) => PZ.number(meanOf(tables, line, show), falling(tables[0], show) ? 3 : 1),
+    };
+    const reciprocal = {
+      key: "reciprocal",
+      title: "1/rank",
+      value: (line) => line.reciprocal_rank,
+      cell: (line) => line.reciprocal_rank?.toFixed(2) ?? "–",
+      help: "mean over the tasks of 1 / rank: 1 is first on each of them",
+    };
+    const means = [unseen, ...(ofMean(show) || show === "cost" ? [] : [mean]), ...PZ.endColumns((line) => line, "mean", measure), reciprocal];
     return [
       PZ.nameColumn(),
       {
@@ -118,39 +129,7 @@
         start: "asc",
         help: "by the mean over the tasks; [ranks that the tests leave possible]",
       },
-      ...(several
-        ? [
-            {
-              key: "unseen",
-              title: "mean, " + measure.unit,
-              start: measure.start,
-              value: (line) => measure.value(line.mean),
-              cell: (line) =>
-                line.mean === null
-                  ? PZ.words("learned " + line.learned + " of " + overview.tasks.length, "a mean needs a score on each task that counts")
-                  : el("span", { title: certainty(line, measure) }, measure.text(line.mean)),
-              help: "over unseen lengths, mean over the tasks that at least half of the encodings have learned",
-            },
-            ...(ofMean(show) || show === "cost"
-              ? []
-              : [
-                  {
-                    key: "shown",
-                    title: "mean " + wordsOf(tables[0])[show],
-                    value: (line) => meanOf(tables, line, show),
-                    cell: (line) => PZ.number(meanOf(tables, line, show), falling(tables[0], show) ? 3 : 1),
-                  },
-                ]),
-            ...PZ.endColumns((line) => line, "mean", measure),
-            {
-              key: "reciprocal",
-              title: "1/rank",
-              value: (line) => line.reciprocal_rank,
-              cell: (line) => line.reciprocal_rank?.toFixed(2) ?? "–",
-              help: "mean over the tasks of 1 / rank: 1 is first on each of them",
-            },
-          ]
-        : []),
+      ...(several ? means : []),
       ...overview.tasks.flatMap((task, at) => [
         {
           key: "t_" + task,
@@ -176,8 +155,7 @@
       PZ.numberColumn("parameters", "parameters", size),
       PZ.textColumn("paper", {
         value: (line) => papers(line).map(([name]) => name).join("; "),
-        cell: (line) =>
-          el("span", {}, papers(line).map(([name, url]) => el("a", url ? { href: url } : {}, name + " "))),
+        cell: (line) => html`<span>${papers(line).map(([name, url]) => html`<a href="${url || null}">${name} </a>`)}</span>`,
         css: "wrap",
       }),
     ];
@@ -194,14 +172,9 @@
 
   // How many seeds a column has, and what a baseline gets that ignores the prompt: by key.
   function under(overview, lines) {
-    const span = (own) =>
-      own.length ? [...new Set([Math.min(...own), Math.max(...own)])].join("–") : "";
-    return {
-      encoding: "seeds",
-      ...Object.fromEntries(
-        overview.tasks.map((task, at) => ["t_" + task, span(seedsOf(lines, at))]),
-      ),
-    };
+    const span = (own) => (own.length ? [...new Set([Math.min(...own), Math.max(...own)])].join("–") : "");
+    const spans = overview.tasks.map((task, at) => ["t_" + task, span(seedsOf(lines, at))]);
+    return { encoding: "seeds", ...Object.fromEntries(spans) };
   }
   function foot(overview, order, show) {
     if (overview.baseline === null || !ofMean(show)) return null;
@@ -219,45 +192,29 @@
     const [low, high] = [Math.min(...ends.map(scale)), Math.max(...ends.map(scale))];
     const x = (length) => 6 + (228 * (scale(length) - low)) / (high - low || 1);
     const y = (share) => 104 - 96 * share;
-    const parts = [
-      svg("rect", { x: 0, y: 4, width: x(table.train), height: 104, class: "trained" }),
-      svg("path", { d: "M0 8H240M0 56H240M0 104H240", class: "grid" }),
-    ];
-    for (const row of [...rows].reverse()) {
-      let path = "",
-        pen = "M";
+    const curve = (row) => {
+      let path = "", pen = "M";
       row.cells.forEach((one, at) => {
         if (one.status === "no instance") return;
         if (!one.main) return void (pen = "M");
-        path += pen + x(table.lengths[at]).toFixed(1) + " " + y(PZ.measure(table).fewer ? one.main.mean / 8 : one.main.mean).toFixed(1);
+        const mean = PZ.measure(table).fewer ? one.main.mean / 8 : one.main.mean;
+        path += pen + x(table.lengths[at]).toFixed(1) + " " + y(mean).toFixed(1);
         pen = "L";
       });
       const [stroke, dash] = PZ.look(row.label);
-      if (path)
-        parts.push(svg("path", { d: path, stroke, class: "curve", "stroke-dasharray": PZ.DASHES[dash] }));
-    }
-    return svg("svg", { viewBox: "0 0 240 112", "aria-hidden": "true" }, ...parts);
+      return path && svg`<path d="${path}" stroke="${stroke}" class="curve" stroke-dasharray="${PZ.DASHES[dash]}"/>`;
+    };
+    return html`<svg viewBox="0 0 240 112" aria-hidden="true"><rect x="0" y="4" width="${x(table.train)}" height="104" class="trained"/>
+      <path d="M0 8H240M0 56H240M0 104H240" class="grid"/>${[...rows].reverse().map(curve)}</svg>`;
   }
   function card(table) {
-    const rows = PZ.leaders(table.rows),
-      best = table.rows.find((row) => row.unseen && !row.receives && !row.custom && !row.aside),
-      facts = PZ.own(window.DATA.tasks, table.task);
-    return el(
-      "a",
-      { class: "card", href: PZ.href(facts.page) + PZ.kept() },
-      el("b", {}, table.task),
-      el("span", {}, facts.summary),
-      thumbnail(table, rows),
-      el(
-        "span",
-        {},
-        best
-          ? "best: " + PZ.short(best.label) + (best.chosen_here ? " †" : "") + ", " + (PZ.measure(table).fewer ? PZ.measure(table).text(best.unseen.mean) + " bits unseen" : "reach " + PZ.reach(best))
-          : "no number yet",
-        el("br"),
-        "trained to " + table.train + ", tested to " + table.lengths[table.lengths.length - 1],
-      ),
-    );
+    const best = table.rows.find((row) => row.unseen && !row.receives && !row.custom && !row.aside);
+    const facts = PZ.own(window.DATA.tasks, table.task), own = PZ.measure(table);
+    const number = best && (own.fewer ? own.text(best.unseen.mean) + " bits unseen" : "reach " + PZ.reach(best));
+    const words = best ? "best: " + PZ.short(best.label) + (best.chosen_here ? " †" : "") + ", " + number : "no number yet";
+    return html`<a class="card" href="${PZ.href(facts.page) + PZ.kept()}"><b>${table.task}</b><span>${facts.summary}</span>
+      ${thumbnail(table, PZ.leaders(table.rows))}
+      <span>${words}<br>trained to ${table.train}, tested to ${table.lengths.at(-1)}</span></a>`;
   }
 
   // A line with the rows of its tasks, and what the name's column needs.
@@ -316,25 +273,13 @@
     const typed = all.filter((line) => line.custom && !line.aside).length;
     const [show, showPick] = PZ.select("show", "Show", Object.entries(wordsOf(order[0])));
     const falls = falling(order[0], show);
-    const [variants, variantsPick] = PZ.toggleIf(
-      typed,
-      "variants",
-      "show variants (" + typed + ")",
-      all.every((line) => line.custom),
-    );
-    const [modes, modesPick] = PZ.toggleIf(
-      all.some((line) => line.aside),
-      "modes",
-      "show evaluation modes" + (all.some((line) => line.apart) ? " and other seeds" : ""),
-    );
+    const [variants, variantsPick] = PZ.toggleIf(typed, "variants", "show variants (" + typed + ")", all.every((line) => line.custom));
+    const apart = all.some((line) => line.apart) ? " and other seeds" : "";
+    const [modes, modesPick] = PZ.toggleIf(all.some((line) => line.aside), "modes", "show evaluation modes" + apart);
     const needs = NEEDS.map(([key, words, test]) => [...PZ.toggle(key, words), test]);
     PZ.put("filters", [...controls, showPick, variantsPick, modesPick, ...needs.map(([, box]) => box)]);
-    const lines = all.filter(
-      (line) =>
-        (variants || !line.custom) &&
-        (modes || !line.aside) &&
-        needs.every(([on, , test]) => !on || test(line)),
-    );
+    const wanted = (line) => (variants || !line.custom) && (modes || !line.aside);
+    const lines = all.filter((line) => wanted(line) && needs.every(([on, , test]) => !on || test(line)));
     PZ.say("policy", [
       PZ.policyWords(order[0]),
       order[0].about,

@@ -21,11 +21,7 @@
         {
           name: y.title,
           look: [colour, "solid", "circle"],
-          points: points.map((point) => ({
-            x: point.step,
-            y: point[key],
-            tip: "step " + point.step + ": " + point[key],
-          })),
+          points: points.map((point) => ({ x: point.step, y: point[key], tip: "step " + point.step + ": " + point[key] })),
         },
       ],
     });

@@ -3,7 +3,7 @@
 (function () {
   const name = document.querySelector("[data-task]").dataset.task;
   if (!document.getElementById("curve")) return;
-  const { el, percent, scaled, interval } = PZ;
+  const { html, percent, scaled, interval } = PZ;
 
   const columns = (table, mode, own) => [
     PZ.nameColumn(),
@@ -17,13 +17,10 @@
     {
       key: "seeds",
       value: (row) => row.seeds.length,
-      cell: (row) =>
-        el(
-          "span",
-          {},
-          String(row.seeds.length),
-          row.failures.length ? el("small", { title: PZ.failures(row) }, row.failures.length + " failed") : "",
-        ),
+      cell: (row) => {
+        const failed = row.failures.length > 0 && html`<small title="${PZ.failures(row)}">${row.failures.length} failed</small>`;
+        return html`<span>${row.seeds.length}${failed}</span>`;
+      },
     },
     ...PZ.rowColumns().filter(({ key }) => key === "reach"),
     {
@@ -31,21 +28,18 @@
       title: "unseen mean, " + own.unit,
       start: own.start,
       value: (row) => own.value(row.unseen?.mean),
-      cell: (row, host) =>
-        share(table, row, host, row.unseen, row.unseen_note, mode, row.by_seed),
+      cell: (row, host) => share(table, row, host, row.unseen, row.unseen_note, mode, row.by_seed),
     },
     ...PZ.endColumns((row) => row.unseen, "unseen mean", own),
     ...table.lengths.flatMap((length, at) => {
-      const title =
-        length + (table.seen[at] ? " (trained)" : " (" + PZ.times(length / table.train) + ")");
+      const title = length + (table.seen[at] ? " (trained)" : " (" + PZ.times(length / table.train) + ")");
       return [
         {
           key: "l" + length,
           title,
           start: own.start,
           value: (row) => own.value(row.cells[at].main?.mean),
-          file: (row) =>
-            row.cells[at].main ? own.value(row.cells[at].main.mean) : row.cells[at].status,
+          file: ({ cells: { [at]: cell } }) => (cell.main ? own.value(cell.main.mean) : cell.status),
           cell: (row, host) =>
             share(table, row, host, row.cells[at].main, row.cells[at].status, mode, row.cells[at].seeds),
         },
@@ -57,21 +51,16 @@
       title: table.other === "exact match" ? "unseen exact, %" : "unseen tokens, %",
       value: (row) => scaled(row.unseen_beside),
       cell: (row) => percent(row.unseen_beside),
-      help:
-        table.baseline === null
-          ? ""
-          : "a baseline that ignores the prompt: " + percent(table.baseline) + " %",
+      help: table.baseline === null ? "" : "a baseline that ignores the prompt: " + percent(table.baseline) + " %",
     },
     ...PZ.rowColumns().filter(({ key }) => key !== "reach"),
     {
       key: "runs",
       value: (row) => row.runs.length,
-      cell: (row) =>
-        el(
-          "span",
-          { class: "runs" },
-          row.runs.map((run, at) => PZ.runLink(run, String(row.run_seeds[at]), { "aria-label": "Run " + run })),
-        ),
+      cell: (row) => {
+        const links = row.runs.map((run, at) => PZ.runLink(run, String(row.run_seeds[at]), "Run " + run));
+        return html`<span class="runs">${links}</span>`;
+      },
       align: "left",
       sort: false,
     },
@@ -85,12 +74,7 @@
       sub = interval(stat.low, stat.high, measure);
     host.classList.add("heat");
     host.style.setProperty("--share", measure.shade(own.number).toFixed(3));
-    const opener = PZ.opens(
-      table,
-      row.other ? { ...row, label: row.plain } : row,
-      own.words,
-      mean ? el("small", {}, sub) : "",
-    );
+    const opener = PZ.opens(table, row.other ? { ...row, label: row.plain } : row, own.words, mean && html`<small>${sub}</small>`);
     opener.title = [sub, ...seeds.map(([seed, one]) => "seed " + seed + ": " + measure.text(one))].join("\n");
     return opener;
   }
@@ -106,13 +90,8 @@
 
   // A run with other settings beside the protocol's own rows, which it takes no rank among.
   function beside(table, own) {
-    const at = (row, of, length) =>
-      row.cells[of.lengths.indexOf(length)] ?? {
-        status: "not tested",
-        main: null,
-        beside: null,
-        seeds: [],
-      };
+    const none = { status: "not tested", main: null, beside: null, seeds: [] };
+    const at = (row, of, length) => row.cells[of.lengths.indexOf(length)] ?? none;
     return own.rows
       .filter((row) => !row.custom && !row.aside)
       .map((row) => ({
@@ -154,20 +133,15 @@
     const own =
       table?.policy === "changed" &&
       all.find((t) => t.task === name && ["protocol", "earlier"].includes(t.policy) && !t.device);
-    const [others, othersPick] = own
-      ? PZ.toggle("others", "beside the protocol's rows, unranked", true)
-      : [false, null];
+    const [others, othersPick] = own ? PZ.toggle("others", "beside the protocol's rows, unranked", true) : [false, null];
     const [measure, measurePick] = PZ.select("measure", "Curve", PZ.measures(table));
     const [mode, modePick] = PZ.select("cells", "Cells", table ? PZ.modesOf(table) : []);
     const [dots, dotsPick] = PZ.toggle("dots", "every seed", disagree(table));
     const asides = table?.rows.some((row) => row.aside);
     const [modes, modesPick] = PZ.toggleIf(asides, "modes", "evaluation modes and other seeds");
     PZ.put("filters", [...controls, measurePick, modePick, dotsPick, modesPick, othersPick]);
-    document
-      .querySelectorAll(".table-facts")
-      .forEach((part) =>
-        part.classList.toggle("chosen", Boolean(table) && part.dataset.table === table.id),
-      );
+    for (const part of document.querySelectorAll(".table-facts"))
+      part.classList.toggle("chosen", part.dataset.table === table?.id);
     if (!table) return;
     const plain = table.rows.filter((row) => modes || !row.aside);
     const rows = others ? [...plain, ...beside(table, own)] : plain;

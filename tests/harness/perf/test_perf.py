@@ -192,7 +192,8 @@ def test_without_the_baseline_there_are_no_ratios(monkeypatch):
 
 @pytest.mark.slow
 def test_json_is_only_json_and_covers_every_encoding(call):
-    code, out, err = call("perf", *TINY, "--format", "json")
+    small = ("--set", "model.layers=1", "--repeats", "1")
+    code, out, err = call("perf", *TINY, *small, "--format", "json")
     assert code == 0, err
     report = json.loads(out)
     assert sorted(row["encoding"] for row in report["rows"]) == names()
@@ -202,7 +203,7 @@ def test_json_is_only_json_and_covers_every_encoding(call):
             "task": "copy",
             "length": 10,
             "batch": 3,
-            "rounds": 2,
+            "rounds": 1,
             "baseline": "rope",
             "device": "cpu",
             "threads": 1,
