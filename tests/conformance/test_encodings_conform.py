@@ -46,7 +46,13 @@ def factory_of(text):
     return lambda shape: pezoo.make(text, shape)
 
 
-CASES = [*NAMED, *(pytest.param(text, marks=pytest.mark.slow) for text in WRAPPED)]
+QUICK = (  # of those that compute alike, one; prism's layers are tested below
+    *("nope", "rope", "alibi", "alibi_2d", "t5", "learned", "sinusoidal", "relative", "randomized"),
+    *("abacus", "fox", "fire", "path", "cope", "dape", "ssmax", "stick_breaking", "window", "cpe"),
+    *("layers", "self_extend", "axial_rope", "selective_rope", "bipe", "geometric"),
+)
+SLOW = [text for text in (*NAMED, *WRAPPED) if text not in QUICK]
+CASES = [*QUICK, *(pytest.param(text, marks=pytest.mark.slow) for text in SLOW)]
 
 
 @pytest.mark.parametrize("text", CASES)

@@ -504,6 +504,7 @@ def test_prism2025_shows_the_three_best_evaluations_in_a_band_beside_the_last_on
     )  # of 300 pixels below 44: .8375 to 1, as no share is above 1
 
 
+@pytest.mark.slow
 def test_a_figure_may_name_protocols_of_its_own():
     mini = read_catalog()
     mini.protocols.pop("prism2025-variants")  # as where a site shows other protocols alone

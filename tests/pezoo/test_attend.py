@@ -167,6 +167,7 @@ def test_causal_spares_the_look_at_positions():
 ENCODERS = [*TEXTS, "rerope(window=3)", "self_extend(window=3,group=2)", "bipe:alibi", "dape:t5"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ENCODERS)
 def test_without_causal_each_query_sees_its_whole_document(text):
     rows = [[0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 5, 6], [-1, -1, 0, 1, -1, 2, 3, 4, 0, 1, 2, 3]]

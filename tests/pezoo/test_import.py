@@ -113,6 +113,7 @@ torch.save(results(), sys.argv[2])
 """
 
 
+@pytest.mark.slow
 def test_an_encoding_needs_torch_and_einops_alone(tmp_path):
     """In a fresh process, in which nothing else can be imported: every encoding, every number."""
     torch.set_num_threads(1)

@@ -33,6 +33,7 @@ def test_the_pages_have_known_runs(call, tmp_path):
         assert [row["label"] for table in read(other) for row in table["rows"]]
 
 
+@pytest.mark.slow
 def test_a_damaged_site_is_written_again(call, tmp_path):
     _, out, _ = call(*BENCH, "--runs", tmp_path)
     before = read(tmp_path)
@@ -60,6 +61,7 @@ READ_ONLY = (PermissionError(13, "Permission denied"), OSError(30, "Read-only fi
 TUNED = ("--tune", "lr=1e-3,3e-3", "--tune-seeds", "7")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("error", "tuned", "pages"), [(READ_ONLY[0], (), True), (READ_ONLY[1], TUNED, False)]
 )

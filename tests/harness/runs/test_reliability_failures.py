@@ -217,6 +217,7 @@ REFUSED = (
 )
 
 
+@pytest.mark.slow
 def test_bad_input_is_refused_in_no_time(flawed, tmp_path):
     """What takes the time is an import: the same on a busy machine as on an idle one."""
     given = json.dumps([args for args, _ in REFUSED])

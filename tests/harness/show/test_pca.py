@@ -60,6 +60,7 @@ def test_a_longer_length_that_cannot_be_represented_is_named():
     assert "Activations: principal components" not in [one.title for one in found.figures]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [None, 8])
 def test_captions_say_that_pictures_have_no_window(window):
     config, trainer = started("quick", "rope")

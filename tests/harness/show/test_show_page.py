@@ -69,6 +69,7 @@ class Page(HTMLParser):
                 self.outside.append(address)
 
 
+@pytest.mark.slow
 def test_the_page_of_a_run_is_whole_and_needs_nothing_else(call, runs):
     root, made = runs
     code, out, err = call("show", made[CURSORS][:8], "--runs", root)

@@ -37,6 +37,7 @@ def test_the_text_does_not_change(source, checksum):
     assert read_corpus(source).checksum == checksum
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["python", "kjv"])
 def test_no_64_bytes_of_an_answer_occur_in_training(source):
     seen, task = read_corpus(source).train, tasks.make(f"text(source={source})")
@@ -98,6 +99,7 @@ def test_every_byte_is_supervised_and_the_targets_count(task):
     assert torch.equal(batch.labels[batch.counted].view(2, 64), made.target)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sets", [(), ("eval.window=128", "eval.stride=16")])
 def test_bits_by_hand(sets):
     trainer = trained(*sets)

@@ -36,7 +36,11 @@ def bare(task, row):
     return [token for token in row.tolist() if token != task.vocab.pad]
 
 
-@pytest.mark.parametrize("name", ALL)
+DEAR = ("local_count", "multiplication", "turing_sgd", "turing_addition", "modular_arithmetic")
+CASES = [pytest.param(one, marks=pytest.mark.slow) if one in DEAR else one for one in ALL]
+
+
+@pytest.mark.parametrize("name", CASES)
 def test_contract(name):
     check_task(tasks.make(name))
 

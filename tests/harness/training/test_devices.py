@@ -30,6 +30,7 @@ class NoFloat64(TorchDispatchMode):
         return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_step_on_another_device(text, monkeypatch):
     for module in (goat, pope, relative):

@@ -129,6 +129,7 @@ def test_a_mode_that_looks_ahead_is_an_error():
 NAMES = [name for name in pezoo.names() if name not in ("ideal", "ideal_sh", "randomized", "cpe")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_every_encoding_decodes_what_it_is_scored_on(name):
     task = "addition_coupled" if name == "coupled" else "addition"

@@ -182,6 +182,7 @@ def test_a_score_mod_indexes_each_parameter_once(text):
     assert mode.seen or not [*encoding.parameters()]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 @pytest.mark.parametrize("text", ["bam", "fire", "kerple", "randomized:t5", "shaw"])
 def test_gradients_flow_through_what_a_score_mod_captures(text, monkeypatch):
