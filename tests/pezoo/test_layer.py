@@ -15,28 +15,9 @@ from pezoo.testing.probe import key_weight, task_prf
 torch.set_num_threads(1)
 D = torch.float64
 READ_X = [
-    "abacus",
-    "asentmax",
-    "bipe",
-    "cable",
-    "coupled",
-    "cpe",
-    "fox",
-    "grape",
-    "latch",
-    "learned",
-]
-READ_X += [
-    "carope",
-    "path",
-    "prism",
-    "prism_spectral",
-    "repo",
-    "selective_rope",
-    "shifted",
-    "shifted_sinusoidal",
-    "sinusoidal",
-    "wall",
+    *("abacus", "asentmax", "bipe", "cable", "carope", "coupled", "cpe", "fox", "grape", "latch"),
+    *("learned", "path", "prism", "prism_spectral", "repo", "selective_rope", "shifted"),
+    *("shifted_sinusoidal", "sinusoidal", "wall"),
 ]
 
 
