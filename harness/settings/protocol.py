@@ -182,8 +182,10 @@ class Request:
         """
         if attention not in ATTENTION:
             raise ConfigError(unknown("attention", attention, ATTENTION))
-        if (attention, device) == ("flex", "cpu"):
-            raise ConfigError("attention flex cannot train on a CPU: use sdpa, or --device cuda")
+        if attention in ("flex", "xformers") and device == "cpu":
+            raise ConfigError(
+                f"attention {attention} cannot train on a CPU: use sdpa, or --device cuda"
+            )
         configs = [
             resolve(self.protocol, task, encoding, seed, device, attention)
             for task in self.tasks

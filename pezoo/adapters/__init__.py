@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, get_args
 import torch
 from torch import Tensor
 
-from pezoo.adapters import backends, flex
+from pezoo.adapters import backends, flex, memory_efficient
 from pezoo.adapters.flex import block_mask
+from pezoo.adapters.memory_efficient import packed_mask
 from pezoo.adapters.parts import cuts, part
 from pezoo.base import Columns, Context, Encoding, FormKind, Pass, ScoreMod, Shape
 from pezoo.functional import at_least_float32, attention_dtype, for_each_head
@@ -26,9 +27,11 @@ __all__ = [
     "FORMS",
     "BackendError",
     "attend",
+    "attend_at_once",
     "attention_mask",
     "block_mask",
     "earlier_keys",
+    "packed_mask",
     "plainly_causal",
     "resolve",
 ]
@@ -39,6 +42,7 @@ FORMS: dict[str, tuple[FormKind, ...]] = {
     "sdpa": (Columns,),
     "eager": (),
     "flex": (ScoreMod, Columns),
+    "xformers": (Columns,),
 }
 CAUSAL = "causal"  # a mask without a tensor: no padding, one document a row
 
@@ -86,7 +90,7 @@ def attend(
     mask (B|1, 1, T, S) or (T, S) is True where a query may attend; None is `attention_mask(ctx,
     causal)`: without padding, within a token's own document and, unless causal=False, as in an
     encoder, causal. CAUSAL says that there is no padding and one document a row, so that ctx.pos is
-    not read. Flex also takes the result of `block_mask`.
+    not read. Flex also takes the result of `block_mask`, and xformers that of `packed_mask`.
     The logits are divided by sqrt(d_head), also when q and k have been widened. q, k and v are cast
     to the dtype of v, or to that of torch.autocast, before the encoding chooses the form of its
     bias; q and k to float32 where it replaces softmax, whose logits half precision would round. The
@@ -112,20 +116,20 @@ def attend(
     v = v.to(dtype)
     k, v = for_each_head(k, q), for_each_head(v, q)
     backend = resolve(backend, encoding)
-    apart = list(cuts(encoding, q, k, v)) if causal and backend != "flex" else []
+    apart = list(cuts(encoding, q, k, v)) if causal and backend in ("sdpa", "eager") else []
     if not apart or not _hides_later(mask, ctx):
-        return _attend(encoding, q, k, v, ctx, mask, backend, causal)
+        return attend_at_once(encoding, q, k, v, ctx, mask, backend, causal)
     found = []
     for start, stop in apart:
         here = part(ctx, start, stop)
         end, rows = here.pos.shape[1], q[:, :, start:stop]
         own = mask[..., start:stop, :end] if isinstance(mask, Tensor) else mask
         seen = k[:, :, :end], v[:, :, :end]
-        found.append(_attend(encoding, rows, *seen, here, own, backend, causal))
+        found.append(attend_at_once(encoding, rows, *seen, here, own, backend, causal))
     return torch.cat(found, 2)
 
 
-def _attend(
+def attend_at_once(
     encoding: Encoding,
     q: Tensor,
     k: Tensor,
@@ -135,7 +139,7 @@ def _attend(
     backend: str,
     causal: bool,
 ) -> Tensor:
-    """Compute attention of these queries at once."""
+    """Compute attention of all queries at once, for checked arguments and as many keys as heads."""
     scale = vars(encoding.shape).get("d_head", v.shape[-1]) ** -0.5  # v is never widened
     scores = encoding.scores(q, k, ctx) if backend == "eager" else None
     q, k, bias = _with_bias(encoding, q, k, ctx, backend)
@@ -144,13 +148,16 @@ def _attend(
     if backend == "flex":
         return flex.attention(q, k, v, bias, _blocks(ctx, mask, causal), scale, ctx)
     assert not isinstance(bias, ScoreMod)
-    seen = _seen(ctx, mask, causal)
+    own = mask is None or isinstance(mask, Tensor | str)
+    seen = _seen(ctx, mask, causal) if own or backend != "xformers" else mask
+    if bias is not None and backend != "eager":
+        bias = bias.view((1,) * (4 - bias.dim()) + bias.shape)
+    if backend == "xformers":
+        return memory_efficient.attention(q, k, v, bias, seen, scale)
     if backend == "eager":
         return backends.eager(
             q, k, v, bias, seen, scale, lambda z: encoding.weights(z, ctx), scores
         )
-    if bias is not None:
-        bias = bias.view((1,) * (4 - bias.dim()) + bias.shape)
     return backends.sdpa(q, k, v, bias, seen, scale, ctx.ran)
 
 
@@ -228,7 +235,8 @@ def earlier_keys(encoding: Encoding, mask: Any, ctx: Context) -> Any:
     if not encoding.causal_only or mask is None or isinstance(mask, str):
         return mask
     seen, device = mask, ctx.pos.device
-    if not isinstance(mask, Tensor) and device.type == "cpu" and not torch.compiler.is_compiling():
+    blocks = hasattr(mask, "mask_mod") and device.type == "cpu"
+    if blocks and not torch.compiler.is_compiling():
         seen = flex.dense(mask, ctx.new, ctx.pos.shape[1])
     if not isinstance(seen, Tensor) or seen.dtype != torch.bool:
         return mask

@@ -3,6 +3,7 @@
     eager  plain operations: the reference for the others, and for other softmaxes
     sdpa   torch's scaled_dot_product_attention, the default; on a CPU, `wide` for q wider than v
     flex   FlexAttention: `pezoo.adapters.flex`
+    xformers  memory_efficient_attention: `pezoo.adapters.memory_efficient`
 
 q (B, H, T, K), k and v (B, H, S, K); bias broadcasts to (B, H, T, S); mask (B|1, 1, T, S) is True
 where a query may attend, and None is `causal`.

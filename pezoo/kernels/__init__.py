@@ -6,4 +6,4 @@
 from typing import Literal
 
 # Kernels of attention. This file does not import torch, so that settings can read it.
-Attention = Literal["auto", "sdpa", "eager", "flex"]
+Attention = Literal["auto", "sdpa", "eager", "flex", "xformers"]

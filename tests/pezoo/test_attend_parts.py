@@ -45,10 +45,10 @@ def test_parts_equal_the_whole(text, positions, monkeypatch):
     largest = []
     monkeypatch.setattr(parts, "WHOLE", 1)
     monkeypatch.setattr(parts, "PART", 3 * b * SHAPE.n_heads * t)  # three queries
-    keep = pezoo.adapters._attend
+    keep = pezoo.adapters.attend_at_once
     monkeypatch.setattr(
         pezoo.adapters,
-        "_attend",
+        "attend_at_once",
         lambda e, q, *r, **o: largest.append(q.shape[2]) or keep(e, q, *r, **o),
     )
     torch.manual_seed(0)
