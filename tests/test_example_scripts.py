@@ -17,8 +17,13 @@ PRINTED = {  # by script: what stands in the output
     "extend": r"rope +0\.\d+ +\d\.\d+ +[5-9]\..*rerope +0.0\d +0.0\d +0\..*window.*0\.\d+\n$",
     "encoder": r": (?:9.|100)% of .* of 16\n.*: (?:[6-9].|100)% of .* of 64",
     "xtransformers": "after 7: .8, 9, 10, .*after 13, 14, 15: .0, 1, 2, .*cache: True",
+    "with_peft": r"loss [12]\.\d+\n.*loading: True",
+    "with_accelerate": r"loss 0\.\d+ in torch.bfloat16\n.*loading: True",
+    "with_lightning": r"loss 0\.\d+ in torch.bfloat16\n",
 }
+PACKAGES = ("peft", "accelerate", "lightning")
 NEEDS = {"nanogpt": "torch", "xtransformers": "x_transformers"}
+NEEDS |= {f"with_{package}": package for package in PACKAGES}
 
 
 def ran(*args, **environment):

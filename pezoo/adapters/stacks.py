@@ -5,8 +5,9 @@ A stack is a decoder or an encoder: the module that gets ids and runs a list of 
 
 import inspect
 import re
+import sys
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -111,10 +112,7 @@ def stacks_of(model: PreTrainedModel) -> list[Stack]:
     """Return a model's decoder, encoder or both. Errors: ValueError if it has none or cannot be."""
     name, base = type(model).__name__, model.base_model
     if not model._can_set_attn_implementation():
-        raise ValueError(
-            f"{name} computes attention itself, outside transformers' AttentionInterface: take an "
-            "architecture that has it, as Llama or BERT, or call pezoo.attention in its layers"
-        )
+        _refuse(model)
     owners = {
         path: owner
         for path, owner in base.named_modules()
@@ -127,9 +125,32 @@ def stacks_of(model: PreTrainedModel) -> list[Stack]:
         taken.update(map(id, layers))
         stack = _stack(owners[path], path, layers)
         found += [stack] if stack.layers else []
+    for part in ("encoder", "decoder"):
+        own = getattr(base, part, None)
+        if own in owners.values() and all(stack.module is not own for stack in found):
+            raise ValueError(
+                f"the {part} of {name} computes attention itself, outside transformers' "
+                "AttentionInterface: take an architecture that has it, as T5 or BART"
+            )
     if not found:
         raise ValueError(f"{name} has no attention: an encoding has nothing to serve")
     return found
+
+
+def _refuse(model: PreTrainedModel) -> NoReturn:
+    name = type(model).__name__
+    try:
+        code = inspect.getsource(sys.modules[type(model).__module__])
+    except (OSError, TypeError):  # of a class from a notebook
+        code = "softmax("
+    classes = [type(x).__name__ for x in model.modules()]
+    own = next((x for x in classes if "Attention" in x), None)
+    if own is None or not re.search(r"softmax\(", code, re.I):
+        raise ValueError(f"{name} has no softmax over keys: an encoding has nothing to serve")
+    raise ValueError(
+        f"{name} computes attention itself, outside transformers' AttentionInterface: call "
+        f"pezoo.attention in {own}, or take an architecture that has it, as Llama or BERT"
+    )
 
 
 def _takes_tokens(module: Any) -> bool:

@@ -8,7 +8,7 @@ The encoding replaces the model's own positions: rotations turn by no angle, tab
 biases become zero. Attention runs through `pezoo.adapters.attend`, registered with transformers as
 "pezoo": eager where the model's own was eager, otherwise fused; masks are those of the model. The
 cache holds transformed keys, and one more layer for the encoding's state, so that reordering or
-cropping the cache applies to both.
+cropping the cache applies to both. Where later tokens change earlier keys it holds embeddings.
 """
 
 import copy
@@ -62,9 +62,9 @@ def use(
     `encoding` is a text as `pezoo.make` takes it, or a class such as RoPE. It becomes the module
     `encoding` of the model's decoder and of its encoder, with the model's device and dtype.
     Shape.train_len is max_position_embeddings. `length` is the number of tokens planned for
-    generation with a cache, for encodings that draw random positions. `slots`, for encodings that
-    read ctx.slots, computes them from the ids (B, S) of all tokens so far. `layers` is one of the
-    model's layer types, as "full_attention": other layers keep the model's own positions.
+    generation, for encodings that draw random positions or read the length. `slots`, for encodings
+    that read ctx.slots, computes them from the ids (B, S) of all tokens so far. `layers` is one of
+    the model's layer types, as "full_attention": other layers keep the model's own positions.
 
     `rope` leaves a model with its own rotation as it is, whatever that rotation is. What else turns
     pairs of q and k (`rope(...)`, `rerope`, `window:xpos`, ...) uses the model's layout of pairs,
@@ -105,7 +105,10 @@ def _check_arguments(model: object, encoding: object, length: object) -> None:
             f"encoding must be a text or a class, {type(encoding).__name__}, not an instance"
         )
     if not isinstance(model, PreTrainedModel):
-        raise ValueError(f"expected a model of transformers, got a {type(model).__name__}")
+        raise ValueError(
+            f"expected a model of transformers, got a {type(model).__name__}: call use before "
+            "what wraps a model, as peft does"
+        )
     check_length(length)
 
 
@@ -192,7 +195,8 @@ class EncodingTrainer:
         share = trainer.current_gradient_accumulation_steps if summed and model.training else 1
         for encoding in encodings_in(model) if model.training else ():
             penalty = encoding.penalty()
-            loss = loss if penalty is None else loss + penalty / share
+            if penalty is not None and penalty.requires_grad:  # not of one that is frozen
+                loss = loss + penalty / share
         return (loss, outputs) if return_outputs else loss
 
 

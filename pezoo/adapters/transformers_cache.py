@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache as once
 from typing import Any
 
@@ -14,36 +15,56 @@ from transformers.cache_utils import (
     EncoderDecoderCache,
     LinearAttentionAndFullAttentionLayer,
     LinearAttentionAndSlidingWindowAttentionLayer,
+    LinearAttentionAndStaticSlidingWindowAttentionLayer,
+    StaticLayer,
+    StaticSlidingWindowLayer,
 )
 
 from pezoo.context import Memo
+from pezoo.functional import for_each_head
 
 
 @once
 def keeping(cls: Any) -> Any:
     """Return a class of cache layers that give new keys back until attention transformed them.
 
-    `keep` adds them to the cache and returns all.
+    `keep` adds them to the cache and returns all, without the free room of a StaticLayer. Offloaded
+    layers, which Cache.update offloads, are offloaded after it.
     """
 
     def update(self: Any, k: Tensor, v: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
         self.due = True
         return k, v
 
-    def keep(self: Any, k: Tensor, v: Tensor) -> Any:
-        if not getattr(self, "due", False):
+    def offload(self: Any) -> None:
+        self.leaves = self.due
+        if not self.due:
+            cls.offload(self)
+
+    def keep(self: Any, k: Tensor, v: Tensor, tokens: int) -> Any:
+        if not self.due:
             raise ValueError(
                 "this model's layers attend more than once with what they cache: call it with "
                 "use_cache=False"
             )
         self.due = False
-        return cls.update(self, k, v)
+        if isinstance(self, StaticLayer):  # which has room for as many values as keys
+            v = for_each_head(v, k)
+        k, v = cls.update(self, k, v)
+        if self.leaves:
+            self.offload()
+        return (k, v) if k.shape[2] == tokens else (k[:, :, :tokens], v[:, :, :tokens])
 
-    return type(f"Kept{cls.__name__}", (cls,), {"update": update, "keep": keep})
+    own = {"update": update, "offload": offload, "keep": keep, "due": False, "leaves": False}
+    return type(f"Kept{cls.__name__}", (cls,), own)
 
 
 class MemoLayer(DynamicLayer):  # type: ignore[misc]
-    """The last layer of a DynamicCache: positions, ids and the encoding's memo."""
+    """The last layer of a cache: positions, ids and the encoding's memo.
+
+    It is the only one if later tokens change the keys of earlier ones: it then has the embeddings
+    too, and every pass computes the whole text.
+    """
 
     supports_early_init = False
 
@@ -55,6 +76,7 @@ class MemoLayer(DynamicLayer):  # type: ignore[misc]
         self.encoding: str | None = None  # the one that filled the cache
         self.pos: Tensor | None = None  # (B, S)
         self.ids: Tensor | None = None  # (B, S)
+        self.x: Tensor | None = None  # (B, S, D)
         self.memo = Memo()
 
     def get_seq_length(self) -> int:
@@ -87,10 +109,13 @@ class MemoLayer(DynamicLayer):  # type: ignore[misc]
         return torch.cat([self.pos, pos], 1), ids
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
-        if self.pos is not None:
-            self.pos = self.pos[beam_idx]
-            self.ids = None if self.ids is None else self.ids[beam_idx]
-            self.memo.reorder(beam_idx)
+        self._select(lambda x: x[beam_idx])
+        self.memo.reorder(beam_idx)
+
+    def _select(self, of: Callable[[Tensor], Tensor]) -> None:
+        for name in ("pos", "ids", "x"):
+            if (x := getattr(self, name)) is not None:
+                setattr(self, name, of(x))
 
     def batch_select_indices(self, indices: Tensor) -> None:
         self.reorder_cache(indices)
@@ -102,8 +127,7 @@ class MemoLayer(DynamicLayer):  # type: ignore[misc]
 
     def crop(self, tokens_to_remove: int) -> None:
         if self.pos is not None and tokens_to_remove:
-            self.pos = self.pos[:, :tokens_to_remove]  # a negative number, as in DynamicLayer
-            self.ids = None if self.ids is None else self.ids[:, :tokens_to_remove]
+            self._select(lambda x: x[:, :tokens_to_remove])  # a negative number, as in DynamicLayer
             self.memo.crop(tokens_to_remove)
 
 
@@ -115,16 +139,11 @@ def own_part(cache: Any) -> Any:
 def memory_of(cache: Any, stable: bool, name: str, n_layers: int) -> MemoLayer:
     """Return the cache's last layer, after adding it to an empty cache.
 
-    Layers with a window become layers without: the encoding's state is that of the whole text, and
-    the mask hides what is outside the window.
+    It is the only one unless `stable`. Layers with a window become layers without: the encoding's
+    state is that of the whole text, and the mask hides what is outside the window.
     """
-    if not stable:
-        raise ValueError(
-            f"{name} changes earlier keys as the text grows: call the model "
-            "and generate with use_cache=False"
-        )
     if not isinstance(cache, Cache):
-        raise ValueError(f"expected a DynamicCache, got {cache!r}")
+        raise ValueError(f"expected a cache of transformers, as a DynamicCache, got {cache!r}")
     if cache.layers and isinstance(cache.layers[-1], MemoLayer):
         memory: MemoLayer = cache.layers[-1]
         if memory.encoding not in (None, name):
@@ -134,23 +153,27 @@ def memory_of(cache: Any, stable: bool, name: str, n_layers: int) -> MemoLayer:
             )
         memory.encoding = name
         return memory
-    if any(x.is_initialized for x in cache.layers if isinstance(x, DynamicLayer)):
+    if any(x.is_initialized for x in cache.layers if isinstance(x, DynamicLayer | StaticLayer)):
         raise ValueError("this cache was filled without the encoding: start with an empty cache")
     cache.layers += [DynamicLayer() for _ in range(n_layers - len(cache.layers))]
-    cache.layers[:] = map(_keeping, cache.layers)
+    cache.layers[:] = map(_keeping, cache.layers) if stable else ()
     cache.layers.append(memory := MemoLayer())
     memory.encoding = name
     return memory
 
 
+LINEAR = (
+    LinearAttentionAndSlidingWindowAttentionLayer,
+    LinearAttentionAndStaticSlidingWindowAttentionLayer,
+)
+
+
 def _keeping(layer: Any) -> Any:
-    if type(layer) is DynamicSlidingWindowLayer:
-        layer = DynamicLayer()
-    elif type(layer) is LinearAttentionAndSlidingWindowAttentionLayer:
+    if isinstance(layer, LINEAR):
         layer = LinearAttentionAndFullAttentionLayer(layer.number_of_states)
-    if isinstance(layer, DynamicLayer):
+    elif isinstance(layer, DynamicSlidingWindowLayer | StaticSlidingWindowLayer):
+        layer = DynamicLayer()
+    if isinstance(layer, DynamicLayer | StaticLayer):
         own: Any = type(layer)
         layer.__class__ = keeping(own)
-    elif hasattr(layer, "max_cache_len"):
-        raise ValueError(f"expected a DynamicCache, got a {type(layer).__name__}")
     return layer

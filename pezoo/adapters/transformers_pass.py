@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
-from transformers import DynamicCache, EncoderDecoderCache
+from torch.utils._pytree import tree_leaves, tree_map
+from transformers import Cache, DynamicCache, EncoderDecoderCache
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from pezoo import adapters
-from pezoo.adapters import CAUSAL, attend, backends, plainly_causal
+from pezoo.adapters import CAUSAL, attend, attend_at_once, backends, plainly_causal
 from pezoo.adapters.devices import moved, placed
 from pezoo.adapters.stacks import TURNS, still
 from pezoo.adapters.transformers_cache import MemoLayer, memory_of, own_part
 from pezoo.base import Context, Encoding, Pass
 from pezoo.context import Memo
-from pezoo.functional import for_each_head
+from pezoo.functional import attention_dtype, for_each_head
 
 NAME = "pezoo"  # of the attention, the config's entry, and the layers' keyword argument
 COLUMNS: dict[str, Callable[[Tensor], Tensor]] = {  # of cosines, in models of transformers
@@ -51,24 +51,42 @@ class Placement:
     columns: str = ""
     live: Any = None  # the Step, or what makes it of x, where layers pass on no keywords
     current: Step | None = None  # of the layer that runs
+    whole: Any = None  # the number of new tokens and the cache, in a pass over all tokens
 
 
-@dataclass(frozen=True)
 class Step:
     """State of a forward pass, passed through the model's layers to attention.
 
-    It is no tuple, because accelerate would move the encoding in it to each layer's device.
+    It is neither a tuple nor a dataclass, in which accelerate would move the encoding to each
+    layer's device, and FSDP2 look for tensors.
     """
 
-    encoding: Encoding
-    ctx: Pass  # without the layer, which `attention` sets
-    mask: Tensor | str | None = CAUSAL  # unless the caller passes a mask of its own
-    placement: Placement = field(default_factory=lambda: Placement("", None, frozenset([0]), 1))
-    cache: Any = None
-    replayed: bool = False  # by gradient checkpointing: layers must not change memo
     layer: int = 0
     x: Any = None  # its input (B, T, D)
-    shared: dict[Any, Any] = field(default_factory=dict)  # what layers compute once
+
+    def __init__(
+        self,
+        encoding: Encoding,
+        ctx: Pass,
+        mask: Tensor | str | None = CAUSAL,
+        placement: Placement | None = None,
+        cache: Any = None,
+        replayed: bool = False,
+    ) -> None:
+        """Take a ctx without the layer, which `attention` sets; CAUSAL if the caller has no mask.
+
+        `replayed` is True for gradient checkpointing: layers must not change memo.
+        """
+        self.encoding, self.ctx, self.mask, self.cache = encoding, ctx, mask, cache
+        self.placement = placement or Placement("", None, frozenset([0]), 1)
+        self.replayed = replayed
+        self.shared: dict[Any, Any] = {}  # what layers compute once
+
+    def at(self, layer: int, x: Any) -> Step:
+        """Return the step of a layer with input x (B, T, D), which shares all else."""
+        found = object.__new__(Step)
+        vars(found).update(vars(self), layer=layer, x=x)
+        return found
 
     def on(self, device: torch.device) -> tuple[Encoding, Pass, Tensor | str | None]:
         """Return the encoding, the layer's ctx and the mask on the layer's device."""
@@ -139,19 +157,28 @@ def begin(
     step = _start(base, placement, given, x)
     if "position_ids" not in names:
         given.pop("position_ids", None)
-    embedded = step.encoding.embed(x, step.ctx) if placement.encoded else x
+    whole = step.ctx.x_for(NAME)
+    embedded = step.encoding.embed(whole, step.ctx) if placement.encoded else whole
     if embedded is not x:
         given |= {"input_ids": None, "inputs_embeds": embedded}
     if placement.passes_on:
         given[NAME] = step
-    else:
-        placement.live = step
+    if not (placement.passes_on and torch.compiler.is_compiling()):
+        placement.live = step  # for layers that do not get what their stack does
     return (), given
 
 
-def finish(placement: Placement, *_: Any) -> None:
-    """Forget the pass."""
-    placement.live = placement.current = None
+def finish(placement: Placement, base: Any, args: Any, out: Any) -> Any:
+    """Forget the pass. Of one over all tokens, return the outputs of the new ones."""
+    whole, placement.live, placement.current, placement.whole = placement.whole, None, None, None
+    if whole is None or out is None:
+        return out
+    new, cache = whole
+    out = tree_map(lambda x: x[:, -new:] if isinstance(x, Tensor) and x.dim() == 3 else x, out)
+    if isinstance(out, tuple):
+        return (out[0], cache, *out[1:])
+    out["past_key_values"] = cache
+    return out
 
 
 def _late(base: Any, placement: Placement, given: dict[str, Any], x: Tensor) -> Any:
@@ -163,36 +190,86 @@ def _start(base: Any, placement: Placement, given: dict[str, Any], x: Tensor) ->
     """Run `draw` and `prepare` for a pass with token embeddings x; sets given's cache."""
     ids = given.get("input_ids")
     ids = ids if ids is not None and ids.shape == x.shape[:2] else None
-    encoding = placed(base.encoding, x.device)
+    own: Any = base.encoding.prepare  # of the one that serves, where peft keeps copies
+    encoding = placed(own.__self__, x.device)
     replayed = base.training and getattr(base, "gradient_checkpointing", False)
     cache = _cache(base, placement, given, replayed)
-    memory = None
+    memory, stable = None, not placement.encoded or _stable(encoding, placement.length)
     if cache is not None:
-        stable = encoding.prefix_stable or not placement.encoded
         memory = memory_of(own_part(cache), stable, placement.name, placement.n_layers)
     mask, position_ids = given.get("attention_mask"), given.get("position_ids")
     pos, counted = _positions(mask, position_ids, memory, x)
-    if position_ids is None and mask is not None and mask.dim() == 2:
+    if position_ids is None and mask is not None and _flat(mask) is not None:
         given["position_ids"] = pos.clamp(min=0)  # for layers that keep their own positions
+    new, memo = x.shape[1], Memo() if memory is None else memory.memo
     if memory is not None:
         pos, ids = memory.extended(pos.expand(len(x), -1), ids)
-    memo = Memo() if memory is None else memory.memo
+        if not stable:
+            x = _whole(placement, given, memory, x, pos)
+            cache, memo, new = None, Memo(), x.shape[1]
     slots = None if base.slots_of is None or ids is None else _slots(base.slots_of, ids)
-    ctx = Context(pos=pos, ids=ids, x=x, n_new=x.shape[1], memo=memo, slots=slots)
+    ctx = Context(pos=pos, ids=ids, x=x, n_new=new, memo=memo, slots=slots)
     hidden: Tensor | str | None = CAUSAL if placement.causal else None
     if not (counted or plainly_causal(ctx)):
         hidden = adapters.attention_mask(ctx, placement.causal)
     if placement.encoded:
-        length = None if memory is None else placement.length
+        planned = memory is not None or (encoding.reads_length and not base.training)
+        length = placement.length if planned else None
         progress = base.progress if base.training else None
         drawn = encoding.draw(ctx, length=length, progress=progress)
         ctx = encoding.prepare(Pass.of(ctx, drawn=drawn))
     ctx = Pass.of(ctx)
     if memory is not None:  # what an encoding refuses is not kept
-        memory.pos, memory.ids = pos, ids
+        memory.pos, memory.ids, memory.x = pos, ids, None if stable else x
     if replayed:
         _check_replay(base, ctx)
     return Step(encoding, ctx, hidden, placement, cache, replayed)
+
+
+def _stable(encoding: Encoding, length: int | None) -> bool:
+    """Return True if a cache may hold transformed keys: later tokens do not change them.
+
+    A planned length settles what reads nothing but the length.
+    """
+    parts = [one for one in encoding.modules() if isinstance(one, Encoding)]
+    settled = bool(length) and all(one.prefix_stable or one.reads_length for one in parts)
+    return encoding.prefix_stable or settled
+
+
+def _whole(
+    placement: Placement, given: dict[str, Any], memory: MemoLayer, x: Tensor, pos: Tensor
+) -> Tensor:
+    """Let a pass compute all tokens, those in the cache too; returns their embeddings."""
+    mask = given.get("attention_mask")
+    if placement.late or (memory.x is not None and mask is not None and _flat(mask) is None):
+        why = "this model's" if placement.late else "and this mask's"
+        raise ValueError(
+            f"{placement.name} changes earlier keys as the text grows, {why} tokens cannot be "
+            "computed again: call the model and generate with use_cache=False"
+        )
+    placement.whole = x.shape[1], given["past_key_values"]
+    given.pop("cache_position", None)
+    given |= {"past_key_values": None, "use_cache": False, "position_ids": pos.clamp(min=0)}
+    return x if memory.x is None else torch.cat([memory.x, x], 1)
+
+
+def _flat(mask: Any) -> Tensor | None:
+    """Return an attention_mask that is (B, S); None for one of pairs."""
+    return mask if isinstance(mask, Tensor) and mask.dim() == 2 else None
+
+
+def _padding(mask: Any, past: int, t: int) -> Tensor | None:
+    """Return which of T new tokens are padding, (B|1, T), by a mask of pairs or several.
+
+    That is what may not see itself. transformers makes such masks for a StaticCache.
+    """
+    pairs = (
+        next((x for x in mask.values() if x is not None), None) if isinstance(mask, dict) else mask
+    )
+    if not isinstance(pairs, Tensor) or pairs.dim() != 4:
+        return None
+    own = pairs[:, 0, :, past : past + t].diagonal(dim1=1, dim2=2)
+    return ~own if own.dtype == torch.bool else own < 0
 
 
 def _slots(slots_of: Callable[[Tensor], Tensor], ids: Tensor) -> Tensor:
@@ -209,15 +286,27 @@ def _cache(base: Any, placement: Placement, given: dict[str, Any], replayed: boo
         return None
     if wanted is None:
         wanted = getattr(base.config, "use_cache", False) and not base.training
-        wanted = wanted and (base.encoding.prefix_stable or not placement.encoded)
+        wanted = wanted and (not placement.encoded or _stable(base.encoding, placement.length))
     if replayed:
         wanted, cache = False, None
     elif wanted and cache is None:
+        _check_cache(base)
         cache = DynamicCache(config=base.config)
         if getattr(base.config, "is_encoder_decoder", False):
             cache = EncoderDecoderCache(cache, DynamicCache())
     given |= {"past_key_values": cache, "use_cache": wanted}
     return cache
+
+
+def _check_cache(base: Any) -> None:
+    """Raise ValueError for a model with a class of cache of its own."""
+    home = type(base).__module__
+    for name, x in vars(sys.modules[home]).items():
+        if isinstance(x, type) and issubclass(x, Cache) and x.__module__ == home:
+            raise ValueError(
+                f"this model has a cache of its own, {name}, without room for the state of an "
+                "encoding: call it with use_cache=False"
+            )
 
 
 def _check_replay(base: Any, ctx: Pass) -> None:
@@ -233,14 +322,14 @@ def _check_replay(base: Any, ctx: Pass) -> None:
 
 
 def _positions(
-    mask: Tensor | None, position_ids: Tensor | None, memory: MemoLayer | None, x: Tensor
+    mask: Any, position_ids: Tensor | None, memory: MemoLayer | None, x: Tensor
 ) -> tuple[Tensor, bool]:
     """Return positions (B|1, T) of the new tokens, -1 where attention_mask (B, S) is 0.
 
     The second value is True if all tokens are known to have the positions 0, 1, 2, ...
     """
     t, past = x.shape[1], 0 if memory is None else memory.get_seq_length()
-    mask = None if mask is None or mask.dim() != 2 else mask
+    hidden, mask = _padding(mask, past, t), _flat(mask)
     if mask is not None and mask.shape[1] != past + t:
         raise ValueError(
             f"attention_mask needs a column for each of {past + t} tokens, {past} of them in the "
@@ -248,14 +337,16 @@ def _positions(
         )
     if memory is not None:
         memory.check(mask, counted=position_ids is None)
-    if position_ids is None and mask is None:
+    if position_ids is None and mask is None and hidden is None:
         checked = not past or not torch.compiler.is_compiling()
         return torch.arange(past, past + t, device=x.device)[None], checked
     pos = position_ids
-    if pos is None:
-        assert mask is not None
+    if pos is None and mask is not None:
         pos = mask.long().cumsum(1)[:, -t:] - 1
-    return pos if mask is None else pos.masked_fill(mask[:, -t:] == 0, -1), False
+    elif pos is None:
+        pos = torch.arange(past, past + t, device=x.device)[None]
+    hidden = hidden if mask is None else mask[:, -t:] == 0
+    return pos if hidden is None else pos.masked_fill(hidden, -1), False
 
 
 def enter(
@@ -274,7 +365,7 @@ def enter(
     step = given.get(NAME) or placement.live
     if step is None:
         raise ValueError(MISSING)
-    step = replace(step, layer=index, x=x)
+    step = step.at(index, x)
     for name in TURNS:
         if given.get(name) is not None:
             given[name] = step.turned(given[name])
@@ -312,8 +403,14 @@ def _visible(mask: Tensor) -> Tensor:
 def _key_weight(module: Any) -> Tensor | None:
     """Return the weight (G K, D) of the projection to keys, or None if its name is unknown."""
     for name in ("k_proj", "key", "k"):
-        if isinstance(getattr(module, name, None), nn.Linear):
-            weight: Tensor = getattr(module, name).weight
+        projection: Any = getattr(module, name, None)
+        if isinstance(projection, nn.Linear):
+            return projection.weight
+        if hasattr(projection, "get_delta_weight"):  # of peft
+            unused = projection.disable_adapters or projection.merged
+            active = () if unused else projection.active_adapters
+            added = (projection.get_delta_weight(x) for x in active if x in projection.lora_A)
+            weight: Tensor = sum(added, projection.weight)
             return weight
     joint = getattr(module, "c_attn", None)  # of GPT-2: q, k and v side by side, (D, 3 D)
     return None if joint is None else joint.weight.chunk(3, 1)[1].mT
@@ -329,7 +426,7 @@ def _kept(step: Step, module: Any, own: Tensor, k: Tensor, v: Tensor) -> tuple[T
     key = id(own), id(v)
     if key not in step.shared:
         layer = own_part(step.cache).layers[module.layer_idx]
-        step.shared[key] = (own, v), layer.keep(k, v)
+        step.shared[key] = (own, v), layer.keep(k, v, step.ctx.pos.shape[1])
     found: tuple[Tensor, Tensor] = step.shared[key][1]
     return found
 
@@ -340,7 +437,8 @@ def _seen(step: Step, given: Tensor | None, ctx: Pass, own: Any) -> Any:
         return own
     key = id(given), given.device
     if key not in step.shared:
-        seen, told = _visible(given), isinstance(own, Tensor)
+        filled = given[..., : ctx.pos.shape[1]]  # without the free room of a StaticCache
+        seen, told = _visible(filled), isinstance(own, Tensor)
         itself = own if told else adapters.attention_mask(ctx, step.placement.causal)
         mask = seen & own if told else seen
         blind = ~mask.any(3, keepdim=True)  # would get NaN
@@ -390,12 +488,23 @@ def attention(
     k, value = _kept(step, module, key, k, value)
     mask = _seen(step, attention_mask, ctx, mask)
     if not dropout and _fused(kwargs):
-        backend = "eager" if step.placement.eager else "auto"
-        causal = step.placement.causal
-        out = attend(encoding, q, k, value, ctx, mask, backend, causal)
+        out = _attend(step, encoding, ctx, (q, k, value), mask)
     else:
         out = _plain(encoding, ctx, (q, k, value), mask, dropout, kwargs)
     return out.transpose(1, 2).contiguous(), None
+
+
+def _attend(
+    step: Step, encoding: Encoding, ctx: Pass, qkv: tuple[Tensor, Tensor, Tensor], mask: Any
+) -> Tensor:
+    """Call attention, for a token that is decoded without the checks of its first pass."""
+    q, k, v = qkv
+    backend = adapters.resolve("eager" if step.placement.eager else "auto", encoding)
+    causal = step.placement.causal
+    if ctx.new > 1 or not causal or backend == "eager" or attention_dtype(v) != v.dtype:
+        return attend(encoding, q, k, v, ctx, mask, backend, causal)
+    k, v = for_each_head(k, q), for_each_head(v, q)
+    return attend_at_once(encoding, q, k, v, ctx, mask, backend, causal)
 
 
 def _fused(kwargs: dict[str, Any]) -> bool:
@@ -427,7 +536,9 @@ def _plain(
                     f"this model has attention sinks, and {encoding.name} replaces softmax: take "
                     "an encoding that does not"
                 )
-            more = sinks.to(logits).reshape(1, -1, 1, 1).expand(*logits.shape[:3], 1)
+            more = sinks.to(logits)  # (H,), or (B, H, T, 1) of each query
+            more = more if more.dim() == 4 else more.reshape(1, -1, 1, 1)
+            more = more.expand(*logits.shape[:3], 1)
             chosen = torch.cat([logits, more], 3).softmax(-1)[..., :-1]
         kept = logits.softmax(-1) if chosen is None else chosen
         return nn.functional.dropout(kept, dropout)
