@@ -415,4 +415,8 @@ class Pass(Context):
         if self.n_layers is not None and layer >= self.n_layers:
             raise ValueError(f"layer {layer}: the encoding was made with n_layers={self.n_layers}")
         w_key = self.w_key if w_key is None else w_key
-        return replace(self, layer=layer, x=x, w_key=w_key)
+        if torch.compiler.is_compiling() or not (x is None or isinstance(x, Tensor)):
+            return replace(self, layer=layer, x=x, w_key=w_key)
+        found = object.__new__(type(self))  # all else has been checked
+        vars(found).update(vars(self), layer=layer, x=x, w_key=w_key)
+        return found

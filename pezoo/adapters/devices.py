@@ -44,6 +44,9 @@ class _There(Memo):
 def moved(x: Any, device: torch.device) -> Any:
     """Return x with the tensors in it, in its contexts and in their memos on a device."""
 
+    if isinstance(x, Tensor):
+        return x.to(device)
+
     def move(leaf: Any) -> Any:
         if isinstance(leaf, Tensor):
             return leaf.to(device)

@@ -48,6 +48,8 @@ class ALiBi(Encoding):
         return distance if self.asymmetric else distance.abs()
 
     def bias_form(self, q: Tensor, k: Tensor, ctx: Context, kind: FormKind) -> BiasForm | None:
+        if kind is not ScoreMod:
+            return None
         slope = slopes(self.shape.n_heads, ctx.pos.device)
 
         def value(h: Tensor, i: Tensor, j: Tensor) -> Tensor:
@@ -55,7 +57,7 @@ class ALiBi(Encoding):
             far = distance.abs() - 0.5 * (distance > 0) if self.asymmetric else distance.abs()
             return -slope[h] * far
 
-        return ScoreMod(value) if kind is ScoreMod else None
+        return ScoreMod(value)
 
 
 def slopes(heads: int, device: torch.device | None = None) -> Tensor:
@@ -65,6 +67,8 @@ def slopes(heads: int, device: torch.device | None = None) -> Tensor:
     (tensor([0.0625, 0.0039]), tensor([0.0625, 0.0039, 0.2500]))
     """
     power = 1 << heads.bit_length() - 1
-    own = torch.arange(1, power + 1, device=device).float() / power
-    rest = torch.arange(1, 2 * power, 2, device=device).float() / (2 * power)
-    return torch.exp2(-8 * torch.cat([own, rest])[:heads])
+    found = torch.arange(1, power + 1, device=device, dtype=torch.float32) / power
+    if heads > power:
+        rest = torch.arange(1, 2 * (heads - power), 2, device=device, dtype=torch.float32)
+        found = torch.cat([found, rest / (2 * power)])
+    return torch.exp2(-8 * found)
