@@ -131,7 +131,7 @@ def test_layers_of_one_type_only():
 
 
 SAMPLE = [("causal", name) for name in ("llama", "cohere2", "bart")] + [
-    ("masked", "modernbert"), (SEQ, "t5"),
+    ("masked", "modernbert"), (SEQ, "t5"), (SEQ, "switch_transformers"),
 ]  # fmt: skip
 
 
@@ -139,6 +139,19 @@ SAMPLE = [("causal", name) for name in ("llama", "cohere2", "bart")] + [
 def test_a_sample_of_the_table(kind, name):
     row = check(kind, name, KINDS[kind]._model_mapping[name])
     assert (row.built, row.alibi, row.own in ("yes", "-")) == (True, "yes", True), row
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "cause"),
+    [
+        ("causal", "minimax", "has a cache of its own, MiniMaxCache"),
+        ("causal", "rwkv", "has no softmax over keys"),
+        ("causal", "bloom", "call pezoo.attention in BloomAttention, or"),
+        (SEQ, "longt5", "the encoder of LongT5ForConditionalGeneration computes attention itself"),
+    ],
+)
+def test_a_refusal_names_the_cause(kind, name, cause):
+    assert cause in check(kind, name, KINDS[kind]._model_mapping[name]).trouble
 
 
 def test_counts():
