@@ -261,7 +261,7 @@ def check(kind: str, name: str, cls: str, seconds: int = 60) -> Row:
             if not trains(model, ids, kind):
                 return row._replace(alibi="does not train")
             apart = reloads(model, ids, kind)
-            return row._replace(alibi="yes" if apart < 1e-6 else f"loaded {apart:.0e}")
+            return row._replace(alibi="yes" if apart < 3e-6 else f"loaded {apart:.0e}")
     except Exception as error:
         lines = f"{type(error).__name__}: {error}".replace("ValueError: ", "").split("\n")
         return row._replace(trouble=re.sub(r"\s+", " ", lines[0])[:240])

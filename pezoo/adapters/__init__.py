@@ -149,7 +149,7 @@ def attend_at_once(
         return flex.attention(q, k, v, bias, _blocks(ctx, mask, causal), scale, ctx)
     assert not isinstance(bias, ScoreMod)
     own = mask is None or isinstance(mask, Tensor | str)
-    seen = _seen(ctx, mask, causal) if own or backend != "xformers" else mask
+    seen: Any = _seen(ctx, mask, causal) if own or backend != "xformers" else mask
     if bias is not None and backend != "eager":
         bias = bias.view((1,) * (4 - bias.dim()) + bias.shape)
     if backend == "xformers":
