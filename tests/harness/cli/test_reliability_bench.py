@@ -14,6 +14,7 @@ from soak import SETTINGS
 
 from harness.cli import train
 from harness.cli.tables import print_records
+from harness.engine import Options
 from harness.runs.folder import RunFolder
 from harness.runs.record import new_record
 from harness.runs.run import execute
@@ -100,6 +101,7 @@ def test_fresh_forgets_all_or_nothing_of_a_sweep(call, run, monkeypatch):
 class OtherProcess:
     """An engine for which another process holds every run, and finishes it after two looks."""
 
+    options = Options()
     looks = 0
 
     def run_all(self, configs, root, command, on_event):
@@ -130,6 +132,7 @@ def test_waiting_has_no_end_and_says_once_what_is_skipped(tmp_path, capsys, monk
     record = Record.of(new_record(config_of(0), "pezoo bench") | failed)
 
     class Busy:
+        options = Options()
         looks = 0
 
         def run_all(self, configs, root, command, on_event):
