@@ -141,6 +141,8 @@ class Logs:
 
     def update(self, run: int, event: Event) -> None:
         """Write one event of one run."""
+        if not self.kinds:
+            return
         config = self.configs[run]
         if "loss" in event:
             step, every = event["step"], config.eval.every

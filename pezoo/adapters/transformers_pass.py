@@ -33,7 +33,7 @@ COLUMNS: dict[str, Callable[[Tensor], Tensor]] = {  # of cosines, in models of t
 
 @dataclass(eq=False)
 class Placement:
-    """How an encoding lies in a stack of layers, and the state of its forward pass.
+    """Place of an encoding in a stack of layers, and the state of its forward pass.
 
     `encoded` are the layers that it serves; the others keep the model's own positions. `columns`
     names how the model repeats cosines of K/2 pairs over K columns, if its own rotation does all
@@ -199,7 +199,7 @@ def _start(base: Any, placement: Placement, given: dict[str, Any], x: Tensor) ->
         memory = memory_of(own_part(cache), stable, placement.name, placement.n_layers)
     mask, position_ids = given.get("attention_mask"), given.get("position_ids")
     pos, counted = _positions(mask, position_ids, memory, x)
-    if position_ids is None and mask is not None and _flat(mask) is not None:
+    if position_ids is None and _flat(mask) is not None:
         given["position_ids"] = pos.clamp(min=0)  # for layers that keep their own positions
     new, memo = x.shape[1], Memo() if memory is None else memory.memo
     if memory is not None:
@@ -231,9 +231,10 @@ def _stable(encoding: Encoding, length: int | None) -> bool:
 
     A planned length settles what reads nothing but the length.
     """
-    parts = [one for one in encoding.modules() if isinstance(one, Encoding)]
-    settled = bool(length) and all(one.prefix_stable or one.reads_length for one in parts)
-    return encoding.prefix_stable or settled
+    if encoding.prefix_stable or not length:
+        return encoding.prefix_stable
+    parts = (one for one in encoding.modules() if isinstance(one, Encoding))
+    return all(one.prefix_stable or one.reads_length for one in parts)
 
 
 def _whole(
