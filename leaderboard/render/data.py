@@ -297,7 +297,7 @@ def _pairs(rows: Sequence[Row]) -> Iterator[list[Any]]:
     for one in comparisons(rows):
         if one.difference is not None:
             own = one.difference
-            numbers = own.mean, own.low, own.high, own.n, one.adjusted, one.sign
+            numbers = own.mean, own.low, own.high, own.n, one.p, one.adjusted, one.sign
             yield [places[one.first], places[one.second], *numbers]
 
 

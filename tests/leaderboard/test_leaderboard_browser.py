@@ -30,6 +30,7 @@ from leaderboard.build import build as build_site
 from leaderboard.catalog import PRFMaps
 from leaderboard.record.read import RECORDS, Record, load
 from leaderboard.render import site
+from leaderboard.stats.comparisons import holm
 from leaderboard.stats.costs import measured
 from leaderboard.stats.ranks import comparisons
 from leaderboard.stats.tables import tables
@@ -640,6 +641,28 @@ def test_committed_pages_load_at_most_300_kb(tmp_path):
         assert own + later < 300_000, path.name
 
 
+def test_compare_corrects_for_the_pairs_with_a_reference(visit, example):
+    picks = ["prism", "alibi", "rope"]
+    at = "#task=copy&against=prism" + "".join(f"&pick={name}" for name in picks)
+    page = visit.open(example / "site" / "compare.html", at)
+    found = {table.slug: table for table in tables(load([example])[0])}
+    rows = {row.label: row for row in found["quick.copy"].rows}
+    own = [one for one in comparisons([*rows.values()]) if "prism" in (one.first, one.second)]
+    other = [one.second if one.first == "prism" else one.first for one in own]
+    family = {
+        name: one.p for name, one in zip(other, own, strict=True)
+        if one.p is not None and rows[name].competes
+    }  # fmt: skip
+    adjusted = dict(zip(family, holm([*family.values()]), strict=True))
+    lines = page.locator("#table .grid tbody tr", has_text="copy").all_inner_texts()
+    assert len(lines) == 2
+    for line, name in zip(lines, ["alibi", "rope"], strict=True):
+        p = adjusted[name]
+        assert name in line
+        assert ("< 0.0001" if p < 1e-4 else f"{p:.4f}") in line
+        assert (" is better" in line) == (p < 0.05)
+
+
 def test_compare_has_the_paired_differences_of_python(visit, example):
     pick = "#task=copy&pick=prism&pick=alibi&pick=rope&pick=learned"
     page = visit.open(example / "site" / "compare.html", pick)
@@ -665,7 +688,7 @@ def test_compare_has_the_paired_differences_of_python(visit, example):
     (line,) = [one for one in lines if "learned" in one and "rope" in one]
     assert "fewer than two shared seeds: no statement" in line
     assert "cannot represent" in line
-    page.get_by_label("alibi").uncheck()
+    page.get_by_role("checkbox", name="alibi").uncheck()
     page.wait_for_url(lambda url: "pick=alibi" not in url)
 
 

@@ -1,6 +1,6 @@
 "use strict";
 // Two or more encodings: curves of one task, paired differences over all tasks. What is tested, and the
-// correction over all pairs of a table, comes with the data.
+// correction over all pairs of a table, comes with the data; that over one reference is made here.
 (function () {
   const { html } = PZ;
 
@@ -44,7 +44,7 @@
         value: (line) => line.d?.adjusted ?? null,
         cell: ({ d }) => (!d ? "–" : d.adjusted < 0.0001 ? "< 0.0001" : d.adjusted.toFixed(4)),
         start: "asc",
-        help: "paired t test, Holm's correction over all pairs of the table",
+        help: "paired t test, Holm's correction over the pairs of the table, or over those with the reference",
       },
       { key: "shared", title: "shared seeds" },
       {
@@ -70,23 +70,36 @@
       b_note: none(b, notes[1]),
     };
   }
+  // Adjusted p values in the order given (Holm 1979): as `holm` of leaderboard/stats/comparisons.py.
+  function holm(values) {
+    const adjusted = [], order = values.map((_, at) => at).sort((a, b) => values[a] - values[b]);
+    order.reduce((highest, at, rank) => (adjusted[at] = Math.max(highest, Math.min(1, (values.length - rank) * values[at]))), 0);
+    return adjusted;
+  }
   // The test of two rows of a table, either way round, as leaderboard/stats/comparisons.py made it.
-  function tested(table) {
-    const found = new Map(PZ.pairsOf(table).map(([a, b, ...numbers]) => [a + " " + b, numbers]));
+  // Against a reference the family is that of the rows that compete.
+  function tested(table, reference) {
+    const turned = ([a, b, middle, low, high, n, p, adjusted, sign]) => [b, a, -middle, -high, -low, n, p, adjusted, -sign];
+    const every = PZ.pairsOf(table).flatMap((line) => [line, turned(line)]);
+    const of = ([a, b]) => a + " " + b, found = new Map(every.map((line) => [of(line), line]));
+    const at = table.rows.findIndex((row) => row.label === reference);
+    const family = every.filter(([a, b]) => a === at && PZ.plain(table.rows[b]) && !table.rows[b].receives);
+    const own = new Map(holm(family.map((line) => line[6])).map((p, k) => [of(family[k]), p]));
     return (first, second) => {
-      const [a, b] = [table.rows.indexOf(first), table.rows.indexOf(second)];
-      const [there, back] = [found.get(a + " " + b), found.get(b + " " + a)];
-      if (!there && !back) return null;
-      const [middle, low, high, n, adjusted, sign] = there ?? back;
-      return there
-        ? { mean: middle, low, high, n, adjusted, sign }
-        : { mean: -middle, low: -high, high: -low, n, adjusted, sign: -sign };
+      const line = found.get(table.rows.indexOf(first) + " " + table.rows.indexOf(second));
+      if (!line) return null;
+      const [, , mean, low, high, n, , adjusted, sign] = line, p = own.get(of(line));
+      if (p === undefined) return { mean, low, high, n, adjusted, sign };
+      const better = mean > 0 !== PZ.measure(table).fewer ? 1 : -1;
+      return { mean, low, high, n, adjusted: p, sign: p < 0.05 ? better : 0 };
     };
   }
-  function taskLines(tables, picked) {
+  function taskLines(tables, picked, reference) {
+    const others = picked.filter((label) => label !== reference);
+    const chosen = reference ? others.map((label) => [reference, label]) : pairs(picked);
     return tables.flatMap((table) => {
-      const pair = tested(table);
-      return pairs(picked).flatMap(([first, second]) => {
+      const pair = tested(table, reference);
+      return chosen.flatMap(([first, second]) => {
         const [a, b] = [first, second].map((label) => table.rows.find((row) => row.label === label));
         if (!a || !b) return [];
         const scores = sides(a.by_seed, b.by_seed, [a.unseen_note, b.unseen_note]);
@@ -109,13 +122,15 @@
     if (!window.DATA.tables.length) return;
     const { tables, overview, controls } = PZ.choose(() => true);
     const [dots, dotsPick] = PZ.toggle("dots", "every seed");
-    PZ.put("filters", [...controls, dotsPick]);
     const drawn = tasksOf("on", tables), table = drawn[0];
     const known = new Map(tables.flatMap((one) => one.rows).map((row) => [row.label, row]));
     const order = [...known.keys()].sort();
     const wanted = PZ.picked().filter((label) => label === "-" || known.has(label));
     const best = PZ.leaders(table.rows, 5).map((row) => row.label);
     const picked = (wanted.length ? wanted : best).filter((label) => label !== "-");
+    const choices = picked.map((label) => [label, "against " + label + ", corrected for those pairs"]);
+    const [reference, referencePick] = PZ.select("against", "Differences", [["", "of each pair, corrected for all pairs"], ...choices]);
+    PZ.put("filters", [...controls, referencePick, dotsPick]);
     PZ.picks("picks", order.map((label) => known.get(label)), picked);
     const rows = picked.flatMap((label) => table.rows.filter((row) => row.label === label));
     document.getElementById("h-curve").textContent =
@@ -127,7 +142,7 @@
       name: "compare.tasks",
       label: "Paired differences over tasks",
       columns: columns(PZ.measure(table)),
-      rows: taskLines(tables, picked),
+      rows: taskLines(tables, picked, reference),
       sort: "task-asc",
       state: true,
       empty,
