@@ -376,6 +376,11 @@ def test_downloads_of_tables_and_charts(visit, example):
     assert rows[1]["encoding"] == "prism (snapped)"
     assert float(rows[1]["20 (2x)"]) == 97  # the column says percent
     assert float(rows[0]["unseen mean, low"]) < float(rows[0]["unseen mean, %"])
+    for column in ("20 (2x)", "reach", "rank"):  # numbers, or nothing
+        assert all(not row[column] or float(row[column]) >= 0 for row in rows), column
+    assert {row["note"] for row in rows} >= {"cannot represent", ""}
+    assert "gates are rounded" in rows[1]["marks"]
+    assert rows[0]["rank, last"] == "1"
     _, data = saved(page, tools.get_by_role("button", name="JSON"))
     assert json.loads(data)[1]["encoding"] == "prism (snapped)"
     _, data = saved(page, page.get_by_role("button", name="Download the chart as SVG"))

@@ -329,6 +329,15 @@ window.PZ = (function () {
       hide: true,
       value: (row) => own.value(of(row)?.[which]),
     }));
+  // What pages write beside numbers, for files alone, where a column of numbers has nothing else.
+  const fileColumns = (note) =>
+    Object.entries({
+      "rank, first": (row) => row.ranks?.[0],
+      "rank, last": (row) => row.ranks?.[1],
+      "reach is at least": (row) => row.reach_open,
+      marks: (row) => badges(row).map((one) => one.textContent).join("; "),
+      note,
+    }).map(([key, value]) => ({ key, hide: true, value }));
   // The setting that a sweep chose, and what the sweep cost.
   const chosenColumn = (title, of = (row) => row) => ({
     key: "chosen",
@@ -425,7 +434,7 @@ window.PZ = (function () {
   return {
     own, there, html, svg, small, wide, heading, state, picked, page, number, percent, scaled, SHARE, measure, interval, times,
     reach, rank, downloads, save, copyButton, fileName, plainTable, select, toggle, put, choose, policyWords, href, plain, below,
-    encodingLink, nameColumn, rowColumns, numberColumn, unseenColumn, endColumns, chosenColumn, badges, short, breakable, legend,
+    encodingLink, nameColumn, rowColumns, numberColumn, unseenColumn, endColumns, fileColumns, chosenColumn, badges, short, breakable, legend,
     kept, pairsOf,
   };
 })();

@@ -46,7 +46,7 @@ PZ.grid = (function () {
       <summary>Columns</summary>${possible.slice(1).map(choice)}</details>`;
     const files = () => ({
       heads: columns.map((column) => column.title),
-      lines: found.flat().map((row) => columns.map((column) => (column.file || column.value)(row))),
+      lines: found.flat().map((row) => columns.map((column) => column.value(row))),
     });
 
     let [sorted, way] = ((options.state && state.get("sort")) || options.sort || "").split(/-(?=asc$|desc$)/);

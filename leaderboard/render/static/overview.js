@@ -84,9 +84,9 @@
     const values = line.rows.flatMap((row, at) => (row?.unseen ? [number(tables[at], row, show)] : []));
     return line.mean === null ? null : values.reduce((sum, one) => sum + one, 0) / values.length;
   }
-  // Words sort behind every number, and stand in files.
-  const inFile = (table, at, show) => (line) => value(table, at, show)(line) ?? line.rows[at]?.unseen_note ?? "not run";
-
+  // What a file says beside a cell's number, or in its place.
+  const noteOf = (row) =>
+    !row ? "not run" : row.unseen_note || [row.chosen_here && "†", row.reach_open && "reach ≥"].filter(Boolean).join(", ");
   const seedsOf = (lines, at) =>
     lines.filter((line) => !line.aside && !line.custom).flatMap((line) => line.rows[at]?.seeds.length || []);
   const certainty = (line, measure) =>
@@ -135,7 +135,6 @@
           key: "t_" + task,
           title: overview.heads[at],
           value: value(tables[at], at, show),
-          file: inFile(tables[at], at, show),
           cell: cell(tables[at], at, show, Math.max(...seedsOf(lines, at)), shades(lines, tables, at, show)),
           start: falling(tables[at], show) ? "asc" : "desc",
           help: wordsOf(tables[at])[show],
@@ -143,8 +142,10 @@
         ...(show === "reach"
           ? [{ key: task + "mean", title: task + ", mean", hide: true, value: (line) => measure.value(line.rows[at]?.unseen?.mean) }]
           : []),
+        { key: task + "note", title: task + ", note", hide: true, value: ({ rows: { [at]: row } }) => noteOf(row) },
         ...(ofMean(show) ? PZ.endColumns((line) => line.rows[at]?.unseen, task, measure) : []),
       ]),
+      ...PZ.fileColumns((line) => (line.mean === null ? "learned " + line.learned + " of " + overview.tasks.length : null)),
       {
         key: "ratio",
         title: "x " + window.DATA.reference,

@@ -39,7 +39,6 @@
           title,
           start: own.start,
           value: (row) => own.value(row.cells[at].main?.mean),
-          file: ({ cells: { [at]: cell } }) => (cell.main ? own.value(cell.main.mean) : cell.status),
           cell: (row, host) =>
             share(table, row, host, row.cells[at].main, row.cells[at].status, mode, row.cells[at].seeds),
         },
@@ -54,6 +53,7 @@
       help: table.baseline === null ? "" : "a baseline that ignores the prompt: " + percent(table.baseline) + " %",
     },
     ...PZ.rowColumns().filter(({ key }) => key !== "reach"),
+    ...PZ.fileColumns((row) => row.unseen_note),
     {
       key: "runs",
       value: (row) => row.runs.length,
