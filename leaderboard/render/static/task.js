@@ -58,7 +58,7 @@
       key: "runs",
       value: (row) => row.runs.length,
       cell: (row) => {
-        const links = row.runs.map((run, at) => PZ.runLink(run, String(row.run_seeds[at]), "Run " + run));
+        const links = row.runs.map((run, at) => PZ.runLink(run, String(row.run_seeds[at]), "Seed " + row.run_seeds[at] + ", run " + run));
         return html`<span class="runs">${links}</span>`;
       },
       align: "left",
