@@ -590,6 +590,24 @@ def test_what_receives_more_than_the_sequence_is_never_the_best(visit, raw, save
     assert [unbeaten[name] for name in names] == ["yes", "no", "no", "no"]
 
 
+def test_every_encoding_can_be_sorted_and_searched(visit, example):
+    page = visit.open(example / "site" / "which.html", "#sort=encoding-desc")
+    names = page.locator("#every th[scope=row]").all_inner_texts()
+    assert names == sorted(names, reverse=True)
+    page.get_by_role("button", name="own parameters").click()
+    heads = [
+        head.split("\n")[0].rstrip(" ▲▼")
+        for head in page.locator("#every thead th").all_inner_texts()
+    ]
+    cells = page.locator(f"#every tbody td:nth-child({heads.index('own parameters') + 1})")
+    counts = [int(text.replace(",", "")) for text in cells.all_inner_texts() if text != "-"]
+    assert len(counts) > 2
+    page.get_by_label("Search").fill("prism")
+    assert all("prism" in one for one in page.locator("#every tbody th").all_inner_texts())
+    assert page.locator("#every tbody a").first.get_attribute("href") == "encoding/prism.html"
+    assert counts == sorted(counts)
+
+
 def test_every_page_discloses_and_keeps_the_choices(visit, example):
     for name in ("compare", "cost"):
         page = visit.open(example / "site" / f"{name}.html")

@@ -200,7 +200,7 @@
             mark(from + 4, places[at]),
             svg`<text x="${from + 13}" y="${places[at] + 4}" class="${narrow && "s"}"><title>${one.name || one.label}</title>
               ${shortened(one.label, room)}
-              ${one.words && svg`<tspan class="s">${shortened(one.words, Math.max(0, room - one.label.length))}</tspan>`}</text>`,
+              ${one.words && one.label.length + one.words.length <= room && svg`<tspan class="s">${one.words}</tspan>`}</text>`,
           ];
       return svg`<g class="series">${[bands, errors, strokes, seeds, marks, name]}</g>`;
     });
