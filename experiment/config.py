@@ -156,7 +156,10 @@ def _later_ends(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
     return stages
 
 
-Range = Annotated[tuple[Length, Length], AfterValidator(_shortest_first)]
+# Checks list the lengths between.
+Range = Annotated[
+    tuple[Length, Annotated[Length, Field(le=10**6)]], AfterValidator(_shortest_first)
+]
 Curriculum = Annotated[tuple[Stage, ...], AfterValidator(_later_ends)]
 Draw = Literal["lengths", "instances", "shares"]
 Context = Annotated[int, Field(ge=2, le=10**6)]

@@ -15,7 +15,7 @@ FIRST = datetime(2026, 11, 21, 4, 54, 37, tzinfo=UTC)  # the first commit: no ru
 SLACK = 2.0  # for threads that torch did not start
 STEP = 1e-4  # seconds, of which no training step takes fewer
 PER_THREAD, PER_DEVICE = 1e12, 1e15  # operations a second: ten times what a thread has reached
-MOST_SECONDS, MOST_THREADS = 1e9, 1024
+MOST_THREADS = 1024
 LEAST_MB, MOST_MB = 50.0, 1e7  # of a process with torch in it
 OLDEST = {"python": (3, 11), "torch": (2, 10), "numpy": (1, 26)}  # that pezoo runs on
 MOST_CORES = 2**16
@@ -33,6 +33,7 @@ def refusals(record: Record) -> Iterator[str]:
             yield "status is failed, but reason is empty"
         if any(scores for _, _, scores in record.tested()):
             yield "status is failed, but there are scores"
+        yield from _until_failed(record)
         return
     known = {name: getattr(record, name) for name in ("data_hash", "backbone_hash", "chance")}
     known |= {f"cost.{one.name}": getattr(record.cost, one.name) for one in fields(Cost)}
@@ -42,10 +43,7 @@ def refusals(record: Record) -> Iterator[str]:
     yield from _lengths(record)
     for mode, scores in record.by_mode.items():
         yield from _checkpoints(record, f"modes.{mode}.scores" if mode else "scores", scores)
-    for name, low, high in _ranges(record):
-        value = getattr(record.cost, name)
-        if value is not None and not low <= value <= high:
-            yield f"cost.{name} is {value:g}, expected {low:.4g} to {high:.4g}"
+    yield from _costs(record)
 
 
 def _identity(record: Record) -> Iterator[str]:
@@ -84,6 +82,16 @@ def _provenance(record: Record) -> Iterator[str]:
         yield f"provenance.finished is {finished}, expected {FIRST} to today"
 
 
+def _until_failed(record: Record) -> Iterator[str]:
+    """Check what a run has that failed at any step."""
+    steps = [point.step for point in record.learning]
+    if steps != sorted({*steps}) or max(*steps, record.best_step or 0, 0) > record.last_step:
+        yield f"learning has steps that do not rise to at most {record.last_step}"
+    if any((point.loss or 0.0) < 0 for point in record.learning):
+        yield "learning has a loss below 0"
+    yield from _costs(record)
+
+
 def _learning(record: Record) -> Iterator[str]:
     """Check the learning curve; it ends with the scores after the last step."""
     test, steps, points = record.config.eval, record.last_step, record.learning
@@ -111,6 +119,8 @@ def _learning(record: Record) -> Iterator[str]:
     seconds = [point.seconds or 0.0 for point in points if lengths]
     if seconds != sorted(seconds):
         yield "the seconds of learning do not rise"
+    if not lengths and {(p.seconds, p.test_token, p.test_exact) for p in points} != {(None,) * 3}:
+        yield "learning has tests and seconds, but config has no eval.curve_lengths"
     at = {point.step: point for point in points}
     for part, step in (("last", steps), ("best", record.best_step or steps)):
         own = {s.length: s for s in getattr(record.scores, part) if s.status != "no instance"}
@@ -161,12 +171,20 @@ def _checkpoints(record: Record, place: str, scores: Scores) -> Iterator[str]:
             yield f"{place}.{part} has lengths {sorted(own - lengths)}, unlike {place}.last"
 
 
+def _costs(record: Record) -> Iterator[str]:
+    for name, low, high in _ranges(record):
+        value = getattr(record.cost, name)
+        if value is not None and not low <= value <= high:
+            yield f"cost.{name} is {value:g}, expected {low:.4g} to {high:.4g}"
+
+
 def _ranges(record: Record) -> Iterator[tuple[str, float, float]]:
     """Yield (name, lowest, highest) of costs; seconds and shares are rounded.
 
-    A forward pass takes 2 operations for each weight and token, a training step 6.
+    A forward pass takes 2 operations for each weight and token, a training step 6. A run that
+    failed may have taken no step, and none has begun before the first commit.
     """
-    cost, env, steps = record.cost, record.env, record.last_step
+    cost, env, steps, done = record.cost, record.env, record.last_step, record.status == "done"
     on_cpu, threads = record.config.device == "cpu", min(env.threads or 1, MOST_THREADS)
     weights = (cost.parameters or 0) - (cost.encoding_parameters or 0)
     trained = 6 * weights * (cost.tokens or 0) / (env.processes or 1)
@@ -174,15 +192,16 @@ def _ranges(record: Record) -> Iterator[tuple[str, float, float]]:
     rate = PER_THREAD * threads if on_cpu else PER_DEVICE
     busy = PER_THREAD if on_cpu else math.inf  # operations in a second of the processor
     took, evaluated = cost.train_seconds or 0.0, cost.eval_seconds or 0.0
-    least, cores = max(trained / rate, steps * STEP), SLACK * max(env.cores or 1, threads)
-    yield "train_seconds", least - 0.01, MOST_SECONDS
-    yield "eval_seconds", tested / rate - 0.01, MOST_SECONDS
-    yield "cpu_seconds", max(trained / busy, steps * STEP) - 0.01, cores * took + 1
+    quickest, age = steps * STEP * done, (record.finished - FIRST).total_seconds()
+    least, cores = max(trained / rate, quickest), SLACK * max(env.cores or 1, threads)
+    yield "train_seconds", least - 0.01, age
+    yield "eval_seconds", tested / rate - 0.01, age
+    yield "cpu_seconds", max(trained / busy, quickest) - 0.01, cores * took + 1
     yield "eval_cpu_seconds", tested / busy - 0.01, cores * evaluated + 1
     yield "data_share", 0, 1.001 - on_cpu * least / max(took, least, 1e-9)
     yield "save_seconds", 0, 10 * (took + evaluated) + 60
     yield "sessions", 1, max(steps, 1) + 1
     rates = 0.9 * steps / (took + 0.01), 1.1 * steps / max(took - 0.01, 0.01)  # of two digits
-    yield "steps_per_second", rates[0] - 0.005, rates[1] + 0.005
+    yield "steps_per_second", (rates[0] - 0.005) * done, rates[1] + 0.005
     held = (cost.parameters or 0) * 4 / 2**20  # a GPU's memory counts tensors alone
-    yield "peak_memory_mb", LEAST_MB if on_cpu else held, MOST_MB
+    yield "peak_memory_mb", (LEAST_MB if on_cpu else held) * done, MOST_MB

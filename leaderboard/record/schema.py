@@ -38,6 +38,12 @@ class Answer:
     given: AnswerText
 
 
+NUMBERS = (
+    "exact", "correct", "count", "token", "tokens", "bits", "gain", "gain_error", "by_place",
+    "wrong",
+)  # fmt: skip
+
+
 @dataclass(config=CHECKED, frozen=True, slots=True, kw_only=True)
 class Score:
     """The score of one checkpoint at one length; only status "ok" has numbers."""
@@ -63,8 +69,8 @@ class Score:
     @model_validator(mode="after")
     def _agrees(self) -> Self:
         if self.status != "ok":
-            if any(v is not None for v in (self.exact, self.correct, self.count, self.token)):
-                raise ValueError(f"status {self.status!r} has no exact, correct, count or token")
+            if any(getattr(self, name) not in (None, ()) for name in NUMBERS):
+                raise ValueError(f"status {self.status!r} has no {', '.join(NUMBERS)}")
             return self
         if self.exact is None or self.correct is None or self.count is None or not self.method:
             raise ValueError("status 'ok' needs exact, correct, count and method")

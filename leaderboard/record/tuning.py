@@ -15,7 +15,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from leaderboard.record.fields import CHECKED, Amount, Loss, Name, Part, RunId, Seed, Share, Text
+from leaderboard.record.fields import CHECKED, Amount, Name, Part, RunId, Seed, Share, Text
 
 MARK = "+tune-"
 RUNS = "+tuning"  # ends the protocol's name of a run that serves to choose
@@ -41,7 +41,7 @@ class Trial:
     values: dict[Name, Value]
     exact: Share | None
     validation: Share | None
-    loss: Loss | None
+    loss: Amount | None
     runs: Annotated[list[RunId], Field(max_length=1000)]
     token: Share | None = None
     bits: Amount | None = None

@@ -54,6 +54,7 @@ def named(field: str, value: str, option: str) -> Changes:
     }
 
 
+FAILED = {"status": "failed", "reason": "loss is not finite", "scores.last": [], "scores.best": []}
 FORGED: dict[str, tuple[Changes, str]] = {
     # The form.
     "other schema": ({"schema": 2}, "schema: Input should be 1"),
@@ -141,6 +142,9 @@ FORGED: dict[str, tuple[Changes, str]] = {
         "reason is empty"),
     "failed with scores": ({"status": "failed", "reason": "loss is not finite"},
         "there are scores"),
+    "failed for ages": (FAILED | {"cost.cpu_seconds": 1e12}, "cost.cpu_seconds is 1e+12, expected"),
+    "failed beyond the end": (FAILED | {"best_step": 10**12}, "do not rise to at most 2000"),
+    "failed, with a negative loss": (FAILED | {"learning.0.loss": -1e12}, "a loss below 0"),
     "other chance": ({"chance": 0.99}, "chance is 0.99, expected 0.1"),
     "points left out": ({"learning.3": GONE},
         "learning needs 8 points, every 250 steps up to 2000"),
@@ -174,6 +178,11 @@ FORGED: dict[str, tuple[Changes, str]] = {
     "token 1": ({"scores.*.0.token": 1.0, "scores.*.0.tokens": None}, "token=1.0 of 1408 tokens"),
     "longer answers": ({"scores.*.0.token": 0.75, "scores.*.0.tokens": 1536},
         "tokens is 1536, expected 1408"),
+    "no tokens right or wrong": ({"scores.*.0.token": GONE}, "token=None of 1408 tokens"),
+    "saved bits of answers": ({"scores.*.0.gain": 1e9}, "bits is None and gain 1000000000.0, and"),
+    "places of answers": ({"scores.*.0.by_place": [1.0]}, "bits is None and gain None, and the tr"),
+    "saved bits of no text": ({"scores.last.1": {"length": 11, "seen": False, "gain": 1e9,
+        "status": "cannot represent"}}, "status 'cannot represent' has no"),
     "seen tokens": ({"scores.*.0.tokens": 99}, "tokens is 99, expected 1408"),
     "half a token": ({"scores.*.0.token": 0.9}, "token=0.9 of 1408 tokens"),
     "best evaluations unasked": ({"scores.top1": "last"},
@@ -192,6 +201,8 @@ FORGED: dict[str, tuple[Changes, str]] = {
     "faster than half a second": ({"cost.train_seconds": 0.9, "cost.cpu_seconds": 0.9,
         "cost.data_share": 0.0, "cost.steps_per_second": 1e6}, "cost.steps_per_second is 1e+06"),
     "faster than its time": ({"cost.steps_per_second": 5000.0}, "cost.steps_per_second is 5000"),
+    "began before the project": ({"cost.train_seconds": 9e8, "cost.steps_per_second": 0.0},
+        "cost.train_seconds is 9e+08, expected"),
     "no memory": ({"cost.peak_memory_mb": 0}, "cost.peak_memory_mb is 0, expected 50 to 1e+07"),
     "memory of no machine": ({"cost.peak_memory_mb": 1e12}, "cost.peak_memory_mb is 1e+12"),
     # Recomputed: data, weights, sizes, names, how a run is scored.
@@ -228,6 +239,8 @@ FORGED: dict[str, tuple[Changes, str]] = {
     "a grid without end": ({"append": " ".join(f"--tune {name}=" + ",".join(map(str, range(1, 41)))
         for name in ("lr", "steps", "batch", "warmup", "clip"))},
         "asks for 102,400,000 runs of each encoding"),
+    "ten million training lengths": ({"append": "--set 'tasks.copy.train_lengths=[1,10000000]'"},
+        "less than or equal to 1000000"),
     "a table of 25 GB": (named("encoding", "learned(max_len=100000000)", "--pe"),
         "expected 6400000000"),
     # Costs and the curve.
@@ -264,6 +277,7 @@ FORGED: dict[str, tuple[Changes, str]] = {
     "a third of an answer": ({"learning.0.exact": 0.3334}, "not a multiple of 1/320"),
     "no loss": ({f"learning.{at}.loss": 0.0 for at in range(8)}, "has the loss 0.0 everywhere"),
     "one loss": ({f"learning.{at}.loss": 0.1 for at in range(8)}, "has the loss 0.1 everywhere"),
+    "tests that none asked for": ({"learning.0.test_exact": 1.0}, "no eval.curve_lengths"),
     "below 0": ({"scores.last.6.exact": -0.0}, "scores.last.6.exact: -0.0 is not a share"),
     "share near its counts": ({"scores.last.0.exact": 0.7657}, "is not correct/count=98/128"),
 }  # fmt: skip

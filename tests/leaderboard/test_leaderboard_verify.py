@@ -262,6 +262,10 @@ def test_a_run_without_a_sweep_names_none():
         ({"by_place": [0.0] * 8}, "by_place gives 0 to 0 bits a token of the target, but bits is"),
         ({"by_place": [1e9] * 8}, "1e+09 bits a token, expected at most 1000"),
         ({"by_place": [9.0] * 9}, "by_place has 9 numbers, expected 8"),
+        ({"by_place": [0.0] * 8, "tokens": None}, "by_place gives 0 to 0 bits a token"),
+        ({"by_place": [], "tokens": None}, "by_place has 0 numbers, expected 8"),
+        ({"token": None}, "token=None of"),
+        ({"gain": None}, "bits is 1.7365275621414185 and gain None"),
     ],
 )
 def test_the_bits_of_a_text_agree_with_its_tokens_and_places(change, words):
@@ -374,3 +378,9 @@ def test_a_text_is_repeated_where_its_tokens_are_close(token, agrees):
         score["token"] = token  # the record's is .5
     other = Record.of(changed(other, {"env.cpu": "another"}))
     assert compare(other, Record.of(given))[1] is agrees
+
+
+def test_no_sweep_has_a_loss_below_0():
+    raw = changed(committed(TUNED, 10), {"provenance.tuning.cells.0.loss": -1e12})
+    with pytest.raises(ValueError, match="greater than or equal to 0"):
+        Record.of(raw)

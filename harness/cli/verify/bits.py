@@ -40,7 +40,7 @@ def _places(score: Score, config: RunConfig) -> Iterator[str]:
     """Compare the bits of places 1, 2-3, 4-7, ... with those of the target, the last places."""
     asked, size = task_of(config.task).max_tokens(score.length)
     count, own = asked + size - 1, score.by_place
-    if score.tokens != size * (score.count or 0):  # of another length than the longest
+    if score.tokens not in (None, size * (score.count or 0)):  # of another length than the longest
         return
     places = 0 if config.eval.window else count.bit_length()
     if len(own) != places:
