@@ -156,10 +156,8 @@ def _later_ends(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
     return stages
 
 
-# Checks list the lengths between.
-Range = Annotated[
-    tuple[Length, Annotated[Length, Field(le=10**6)]], AfterValidator(_shortest_first)
-]
+Most = Annotated[Length, Field(le=10**6)]  # checks list the lengths up to it
+Range = Annotated[tuple[Length, Most], AfterValidator(_shortest_first)]
 Curriculum = Annotated[tuple[Stage, ...], AfterValidator(_later_ends)]
 Draw = Literal["lengths", "instances", "shares"]
 Context = Annotated[int, Field(ge=2, le=10**6)]

@@ -38,10 +38,7 @@ class Answer:
     given: AnswerText
 
 
-NUMBERS = (
-    "exact", "correct", "count", "token", "tokens", "bits", "gain", "gain_error", "by_place",
-    "wrong",
-)  # fmt: skip
+NUMBERS = ("exact", "correct", "count", "token", "tokens", "bits", "gain", "by_place", "wrong")
 
 
 @dataclass(config=CHECKED, frozen=True, slots=True, kw_only=True)
