@@ -999,6 +999,8 @@ def test_fewer_bits_are_better_on_every_page(visit, save, tmp_path):
     )
     page = visit.open(tmp_path / "site" / "task" / "text.html", "#open=text|rope")
     assert visit.column("256 (2x)") == ["2.100", "4.100"]
+    marks = [page.locator(f"#{name} svg .series path.m") for name in ("curve", "near")]
+    assert [one.count() for one in marks] == [4 + 2, 3 + 2]  # rope at 256 is not near; two names
     assert page.locator("#table .heat").evaluate_all(share)[:3] == [0.5, 1, 0.5]
     assert "Reach 1x. Beyond training: mean 4.100 bits [3.852, 4.348], median" in page.inner_text(
         "#panel"

@@ -321,16 +321,17 @@
     if (measure !== "gain") return { mean: beside };
     return gain === null ? null : { mean: gain, low: gain - gain_half, high: gain + gain_half };
   }
-  const recast = (row, measure) => ({
+  const recast = (row, measure, most) => ({
     ...row,
-    cells: row.cells.map((cell) =>
-      cell.main && measure !== "main" ? { ...cell, main: measured(cell, measure), seeds: [] } : cell,
-    ),
+    cells: row.cells.map((cell) => {
+      if (!cell.main || (measure === "main" && !(cell.main.mean > most))) return cell;
+      return { ...cell, main: measure === "main" ? null : measured(cell, measure), seeds: [] };
+    }),
   });
   // The curves of several encodings on one task, and their axis.
   function onTask(table, rows, measure = PZ.measures(table)[0][0], options = {}) {
     const own = measure === "beside" ? PZ.SHARE : PZ.measure(table);
-    const shown = rows.map((row) => recast(row, measure));
+    const shown = rows.map((row) => recast(row, measure, options.most));
     const series = rows.map((row, at) =>
       PZ.curve(shown[at], table.lengths, {
         look: row.other ? [PZ.look(row.plain)[0], "dot", PZ.look(row.plain)[2]] : PZ.look(row.label),
@@ -380,12 +381,12 @@
       points,
     };
   };
-  // Curves of several encodings on one task.
+  // Curves of several encodings on one task; `most` leaves out points above it.
   PZ.taskChart = function (id, table, rows, { measure, more = [], ...options } = {}) {
     const { series, title, y } = onTask(table, rows, measure, options);
     PZ.chart(id, {
-      name: table.base + "." + table.task,
-      title: title[0].toUpperCase() + title.slice(1) + " against length on " + table.task,
+      name: table.base + "." + table.task + (options.most ? ".near" : ""),
+      title: (options.most ? "Up to " + options.most + " bits: " : "") + title[0].toUpperCase() + title.slice(1) + " against length on " + table.task,
       about:
         table.task + ", protocol " + table.base + ", mean over " +
         seedsOf([table], rows.map((row) => row.label)) + ", bands: 95 %",

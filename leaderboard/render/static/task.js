@@ -4,6 +4,7 @@
   const name = document.querySelector("[data-task]").dataset.task;
   if (!document.getElementById("curve")) return;
   const { html, percent, scaled, interval } = PZ;
+  const NEAR = 2.1; // bits per byte, of the second chart of a text
 
   const columns = (table, mode, own) => [
     PZ.nameColumn(),
@@ -116,6 +117,10 @@
     const tokens = options.measure === (table.metric === "token accuracy" ? "main" : "beside");
     const more = tokens && table.baselines ? [baseline(table)] : [];
     PZ.taskChart("curve", table, shown, { ...options, more });
+    // A curve that leaves the window it was trained in hides what tells the others apart.
+    const near = document.getElementById("near").parentElement, bits = PZ.measure(table).fewer && options.measure === "main";
+    near.hidden = !bits || !shown.some((row) => row.cells.some(({ main }) => main?.mean > NEAR));
+    if (!near.hidden) PZ.taskChart("near", table, shown, { ...options, most: NEAR });
   }
 
   // A mean hides seeds of which some pass and others fail by far.
