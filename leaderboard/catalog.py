@@ -25,6 +25,7 @@ HOOKS = {
     "bias": "adds to the logits",
     "bias_form": "adds to the logits, in a form that fused kernels take",
     "scores": "replaces the product of queries and keys",
+    "ways": "gives the products that replace it one by one, for FlexAttention",
     "weights": "replaces the softmax",
 }
 

@@ -7,7 +7,7 @@ Shape letters, used everywhere in this project:
     C  cursors (PRISM)    L  support (PRISM) or the largest position (randomized)
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import wraps
 from inspect import signature
@@ -169,6 +169,20 @@ class ScoreMod(NamedTuple):
 
 
 BiasForm = Columns | ScoreMod
+
+
+class Way(NamedTuple):
+    """A product of queries and keys for some pairs of tokens: one of several that scores have.
+
+    q (B, H, T, W) and k (B, H, S, W), scaled; meets(i, j), of positions that broadcast, is True
+    where a query at i and a key at j have this product.
+    """
+
+    q: Tensor
+    k: Tensor
+    meets: Callable[[Tensor, Tensor], Tensor]
+
+
 FormKind = type[BiasForm]
 
 
@@ -264,6 +278,8 @@ class Encoding(Extras, Remade):
         own = [hook for hook in _REPLACING if getattr(cls, hook) is not getattr(Encoding, hook)]
         for hook in [*own, "transform"] if own else ():
             setattr(cls, hook, _reporting(hook, getattr(cls, hook)))
+        if cls.ways is not Encoding.ways:
+            cls.ways = _reporting("scores", cls.ways)  # type: ignore[method-assign]
 
     def draw(self, ctx: Context, **plan: Unpack[Plan]) -> dict[str, Tensor]:
         """Draw everything random for one forward pass, and validate positions.
@@ -377,6 +393,13 @@ class Encoding(Extras, Remade):
         """
         return None
 
+    def ways(self, q: Tensor, k: Tensor, ctx: Pass) -> Iterable[Way]:
+        """Return the products of which `scores` takes one for each pair, for FlexAttention.
+
+        It computes a softmax for each and joins them. By default there are none.
+        """
+        return ()
+
     def weights(self, logits: Tensor, ctx: Pass) -> Tensor | None:
         """Return attention weights (B, H, T, S) for masked logits; None keeps softmax.
 
@@ -389,7 +412,7 @@ class Encoding(Extras, Remade):
 
     @property
     def replaces_scores(self) -> bool:
-        """True when `scores` is overridden, so that fused attention kernels cannot be used."""
+        """True when `scores` is overridden: of fused attention kernels flex alone takes `ways`."""
         return type(self).scores is not Encoding.scores
 
     @property

@@ -27,7 +27,10 @@ PARTS = {
     "embed": "embeddings",
 }
 # How a fused kernel computes the encoding, by the same hooks.
-FUSED = {"weights": "no", "scores": "no", "bias_form": "score_mod", "bias": "dense bias"}
+FUSED = {
+    "weights": "no", "ways": "passes", "scores": "no",
+    "bias_form": "score_mod", "bias": "dense bias",
+}  # fmt: skip
 
 LEGEND = {  # what the columns hold
     "rows": "in the order of the first protocol's table; what receives a hint, oracles and "
@@ -38,8 +41,9 @@ LEGEND = {  # what the columns hold
     "`pezoo perf` measures it in quick",
     "own parameters": "those of the encoding in quick, else in the first protocol with runs",
     "cache": "decoding with a key-value cache equals the full pass",
-    "flash": "yes: FlashAttention computes it; score_mod: FlexAttention does; dense bias: it needs "
-    "a tensor of all pairs; no: it does not reduce to a bias",
+    "flash": "yes: FlashAttention computes it; score_mod: FlexAttention does; passes: it "
+    "does, once for each product; dense bias: it needs a tensor of all pairs; no: it does not "
+    "reduce to a bias",
     "-": "not run, not tested that far, not representable; or it depends on what is wrapped",
 }
 

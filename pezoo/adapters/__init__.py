@@ -51,14 +51,14 @@ def resolve(backend: str, encoding: Encoding) -> str:
     """Return the backend to run: "auto" is sdpa, or eager where the encoding needs it.
 
     Errors: BackendError for an unknown name, or a fused kernel if the encoding replaces what it
-    computes: softmax, or the product of q and k.
+    computes: softmax, or the product of q and k; flex takes those that have `ways`.
     """
     replaced = _replaced(encoding)
     if backend == "auto":
         return "eager" if replaced else "sdpa"
     if backend not in BACKENDS:
         raise BackendError(unknown("attention", backend, ("auto", *BACKENDS)))
-    if replaced and backend != "eager":
+    if replaced and backend != "eager" and not (backend == "flex" and _in_ways(encoding)):
         raise BackendError(
             f"{type(encoding).__name__} replaces {replaced}, which {backend} computes itself: "
             "use eager"
@@ -71,6 +71,11 @@ def _replaced(encoding: Encoding) -> str:
     if encoding.replaces_scores:
         return "the product of q and k"
     return "softmax" if encoding.replaces_softmax else ""
+
+
+def _in_ways(encoding: Encoding) -> bool:
+    """Return True if `Encoding.ways` gives all that the encoding computes."""
+    return type(encoding).ways is not Encoding.ways and not encoding.replaces_softmax
 
 
 def attend(
@@ -142,9 +147,11 @@ def attend_at_once(
     """Compute attention of all queries at once, for checked arguments and as many keys as heads."""
     scale = vars(encoding.shape).get("d_head", v.shape[-1]) ** -0.5  # v is never widened
     scores = encoding.scores(q, k, ctx) if backend == "eager" else None
-    q, k, bias = _with_bias(encoding, q, k, ctx, backend)
     if ctx.ran is not None and backend != "sdpa":
         ctx.ran.add(backend)
+    if backend == "flex" and _in_ways(encoding):
+        return flex.of_ways(encoding.ways(q, k, ctx), v, _blocks(ctx, mask, causal), ctx)
+    q, k, bias = _with_bias(encoding, q, k, ctx, backend)
     if backend == "flex":
         return flex.attention(q, k, v, bias, _blocks(ctx, mask, causal), scale, ctx)
     assert not isinstance(bias, ScoreMod)

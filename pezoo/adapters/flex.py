@@ -1,21 +1,22 @@
 """FlexAttention: the bias as a score_mod and the mask as a BlockMask, both of positions.
 
-An encoding whose bias is a ScoreMod or Columns, or that has none, needs memory linear in T. Any
-other bias is computed in full, (B|1, H, T, S), and indexed: the same result, without that saving.
+An encoding whose bias is a ScoreMod or Columns, that has none, or whose scores have `ways`, needs
+memory linear in T. Any other bias is computed in full, (B|1, H, T, S), and indexed: the same
+result, without that saving.
 
 On CUDA, torch compiles a kernel once for each kind of encoding, which takes a while. On a CPU, for
 tests, it runs the same functions by plain operations on all pairs, without a backward pass (torch
 2.13).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from pezoo.base import Context, ScoreMod
+from pezoo.base import Context, ScoreMod, Way
 from pezoo.kernels.backends import BackendError
 
 if TYPE_CHECKING:
@@ -35,6 +36,42 @@ def attention(
 
     Errors: BackendError for tensors on a CPU that need a gradient.
     """
+    mod = None if bias is None else score_mod(bias, ctx)
+    out: Tensor = _run(q, k, v, score_mod=mod, block_mask=mask, scale=scale)
+    return out
+
+
+def of_ways(ways: Iterable[Way], v: Tensor, mask: "BlockMask", ctx: Context) -> Tensor:
+    """Compute attention whose pairs have one of several products: a pass over the pairs of each.
+
+    Each is weighted by its part of the sum of exponentials. Errors: those of `attention`.
+    """
+    from torch.nn.attention.flex_attention import AuxRequest
+
+    passes = []
+    for way in ways:
+        q, k = way.q.to(v.dtype), way.k.to(v.dtype)
+        blocks, aux = _met(way, mask, ctx), AuxRequest(lse=True)
+        passes.append(_run(q, k, v, block_mask=blocks, scale=1.0, return_aux=aux))
+    shares = torch.stack([aux.lse for _, aux in passes]).softmax(0)[..., None]  # (ways, B, H, T, 1)
+    out = torch.stack([out for out, _ in passes])
+    return (shares * out.where(shares > 0, 0)).sum(0).to(v.dtype)  # a pass over no pair may be NaN
+
+
+def _met(way: Way, mask: "BlockMask", ctx: Context) -> "BlockMask":
+    """Return the mask of the pairs that it shows and that meet in this way."""
+    query_pos, pos, several = ctx.query_pos, ctx.pos, len(ctx.pos) > 1
+
+    def seen(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        row = b * several
+        return mask.mask_mod(b, h, i, j) & way.meets(query_pos[row, i], pos[row, j])
+
+    create, rows = _torch("create_block_mask", _alone(pos.device)), max(mask.shape[0], len(pos))
+    found: BlockMask = create(seen, rows, None, ctx.new, pos.shape[1], device=pos.device)
+    return found
+
+
+def _run(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Any:
     if not q.is_cuda:
         if torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v)):
             raise BackendError(
@@ -42,10 +79,7 @@ def attention(
                 "use sdpa, or torch.no_grad()"
             )
         q, k, v = q.detach(), k.detach(), v.detach()  # torch refuses them otherwise
-    function = _torch("flex_attention", _alone(q.device))
-    mod = None if bias is None else score_mod(bias, ctx)
-    out: Tensor = function(q, k, v, score_mod=mod, block_mask=mask, scale=scale)
-    return out
+    return _torch("flex_attention", _alone(q.device))(q, k, v, **options)
 
 
 def score_mod(

@@ -77,11 +77,11 @@ class DualChunk(SelfExtend):
         before = (here + self.chunk).clamp(max=self.last)
         return [(ctx.pos, ctx.pos), (before, here), (torch.full_like(here, self.last), here)]
 
-    def way(self, ctx: Pass) -> Tensor:
-        q, k = ctx.query_pos // self.chunk, ctx.pos // self.chunk
-        return (q[:, :, None] - k[:, None]).clamp(0, 2)
+    def way(self, i: Tensor, j: Tensor) -> Tensor:
+        return (i // self.chunk - j // self.chunk).clamp(0, 2)
 
     def prf(self, ctx: Context) -> Tensor:
         one = Pass.of(ctx)
         each = [q[0, :, None] - k[0] for q, k in self.meetings(one)]
-        return torch.stack(each).gather(0, self.way(one))[0]
+        way = self.way(one.query_pos[:, :, None], one.pos[:, None])
+        return torch.stack(each).gather(0, way)[0]

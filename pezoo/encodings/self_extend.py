@@ -2,14 +2,15 @@
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Unpack
 
 import torch
 from torch import Tensor
 
-from pezoo.base import Context, Encoding, Pass, Plan, Shape, Sizes
+from pezoo.base import Context, Encoding, Pass, Plan, Shape, Sizes, Way
 from pezoo.encodings.rope import RoPE
 from pezoo.functional import at_least_float32, for_each_head, full_precision
 from pezoo.registry import register
@@ -149,9 +150,9 @@ class SelfExtend(Encoding):
         found = [(ctx.pos, ctx.pos), (at + shift, at), (at - shift, at)]
         return found[: 2 if ctx.new == 1 else 3]  # a single new token sees no later keys
 
-    def way(self, ctx: Pass) -> Tensor:
-        """Return which of `meetings` each query and key have, (B|1, T, S)."""
-        d = ctx.distance()
+    def way(self, i: Tensor, j: Tensor) -> Tensor:
+        """Return which of `meetings` a query at i and a key at j have; any shapes."""
+        d = i - j
         return (d.abs() >= self.window) * (1 + (d < 0).long())  # 2: later keys, for encoders
 
     def prepare(self, ctx: Context) -> Pass:
@@ -165,7 +166,7 @@ class SelfExtend(Encoding):
             before = keys
         return replace(ctx, drawn=drawn)
 
-    def scores(self, q: Tensor, k: Tensor, ctx: Pass) -> Tensor:
+    def ways(self, q: Tensor, k: Tensor, ctx: Pass) -> Iterator[Way]:
         ctx.check_prepared()
         drawn, end = ctx.drawn or {}, ctx.pos.shape[1]  # `attend` may leave out later tokens
         k = at_least_float32(for_each_head(k, q))
@@ -174,14 +175,19 @@ class SelfExtend(Encoding):
             longest = max(2, self.shape.train_len)
             n = (ctx.query_pos + 1).clamp(min=longest)[:, None, :, None]
             q = q * (n.to(q.dtype).log() / math.log(longest))
-        way = (self.way(ctx) * drawn[EXTEND])[:, None]
+        keys, on = k, drawn[EXTEND]
+        for one in range(sum(name.startswith(QUERIES) for name in drawn)):
+            if f"{KEYS}{one}" in drawn:  # else those of the way before
+                keys = self.rope.rotated(k, drawn[f"{KEYS}{one}"][:, :, :end])
+            here = drawn[f"{QUERIES}{one}"][:, :, end - ctx.new : end]
+            meets = partial(lambda n, i, j: self.way(i, j) * on == n, one)
+            yield Way(self.rope.rotated(q, here), keys, meets)
 
-        found, keys = q.new_zeros(()), k
+    def scores(self, q: Tensor, k: Tensor, ctx: Pass) -> Tensor:
+        i, j = ctx.query_pos[:, None, :, None], ctx.pos[:, None, None]
+        found = q.new_zeros(())
         with full_precision(q.device.type):
-            for one in range(sum(name.startswith(QUERIES) for name in drawn)):
-                if f"{KEYS}{one}" in drawn:  # else those of the way before
-                    keys = self.rope.rotated(k, drawn[f"{KEYS}{one}"][:, :, :end])
-                here = drawn[f"{QUERIES}{one}"][:, :, end - ctx.new : end]
-                met = self.rope.rotated(q, here) @ keys.mT
-                found = torch.where(way == one, met, found) if one else met
+            for one, way in enumerate(self.ways(q, k, ctx)):
+                met = way.q @ way.k.mT
+                found = torch.where(way.meets(i, j), met, found) if one else met
         return found

@@ -6,6 +6,7 @@ from made_records import KNOWN
 import pezoo
 from leaderboard.render.choices import as_markdown, choices
 from leaderboard.stats.tables import tables
+from pezoo.adapters import resolve
 from pezoo.testing import SHAPE
 
 
@@ -83,8 +84,10 @@ def test_properties_are_those_of_the_class(name, catalog, record):
     row = next(row for row in rows if row["encoding"].split(" ")[0] == name)
     encoding = pezoo.make(name, SHAPE)
     assert (row["cache"] == "yes") == encoding.prefix_stable
-    replaced = encoding.replaces_softmax or encoding.replaces_scores
-    assert row["flash"] == "-" or (row["flash"] == "no") == replaced
+    fused = resolve("auto", encoding) == "sdpa" or (row["flash"] == "passes")
+    assert row["flash"] == "-" or (row["flash"] == "no") == (not fused)
+    if row["flash"] == "passes":
+        assert resolve("flex", encoding) == "flex"
     assert (row["flash"] == "-") == (bool(encoding.wraps) and not getattr(encoding, "changes", ""))
     if encoding.relative and name != "nope":
         assert not row["reads"].startswith("position")

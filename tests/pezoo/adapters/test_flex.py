@@ -10,7 +10,7 @@ from torch.nn.attention import flex_attention
 from torch.overrides import TorchFunctionMode
 
 import pezoo
-from pezoo import Shape
+from pezoo import Encoding, Shape
 from pezoo.adapters import (
     CAUSAL,
     BackendError,
@@ -26,8 +26,13 @@ D = torch.float64
 NAMES = [
     "learned(max_len=40)" if name == "learned" else name
     for name in pezoo.names()
-    if not (encoding := pezoo.make(name, SHAPE)).replaces_softmax and not encoding.replaces_scores
+    if not (encoding := pezoo.make(name, SHAPE)).replaces_softmax
+    and (not encoding.replaces_scores or type(encoding).ways is not Encoding.ways)
 ]
+WAYS = [
+    "rerope(window=3)", "rerope(window=3,leak=0.5,log_n=True)", "self_extend(window=3,group=2)",
+    "self_extend(window=3,group=0)", "dual_chunk(chunk=4,window=2)",
+]  # fmt: skip
 VARIANTS = [
     "alibi(asymmetric=true)",
     "kerple(form=power)",
@@ -47,9 +52,10 @@ def _plain(monkeypatch):
     monkeypatch.setattr(flex_attention, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
 
 
-def layer(text, pos, batch, new, dtype=D, device="cpu", shape=SHAPE):
+def layer(text, pos, batch, new, dtype=D, device="cpu", shape=SHAPE, read_on=False):
     """An encoding, its q, k, v and context for the last `new` tokens of layer 1."""
     encoding = build(lambda shape: pezoo.make(text, shape), shape).to(device, dtype)
+    encoding.train(not read_on)  # some read on in evaluation alone
     if text.startswith("fire"):
         with torch.no_grad():  # units that are constant, and kinks that coincide
             encoding.inner[:, 0, 0] = 0
@@ -83,12 +89,12 @@ def texts_of_tokens(draw, longest=12):
 
 @settings(max_examples=40)
 @given(
-    text=st.sampled_from([*NAMES, *SCORED]),
+    text=st.sampled_from([*NAMES, *SCORED, *WAYS]),
     case=texts_of_tokens(),
     mask=st.sampled_from(["of ctx", "blocks", "tensor"]),
 )
 def test_flex_is_eager(text, case, mask):
-    encoding, q, k, v, ctx = layer(text, *case)
+    encoding, q, k, v, ctx = layer(text, *case, read_on=True)
     given = {"of ctx": lambda ctx: None, "blocks": block_mask, "tensor": attention_mask}[mask](ctx)
     with torch.no_grad():
         want = attend(encoding, q, k, v, ctx, None, "eager")
@@ -254,7 +260,7 @@ def test_torch_traces_a_score_mod_that_reads_numbers_of_its_encoding(text, monke
 
 @on_cuda
 @pytest.mark.gpu
-@pytest.mark.parametrize("text", [*SCORED, "relative", "shaw", "nope"])
+@pytest.mark.parametrize("text", [*SCORED, *WAYS, "relative", "shaw", "nope"])
 def test_flex_trains_on_cuda_as_eager_does(text):
     torch.compiler.reset()
     encoding, q, k, v, ctx = layer(text, packed(300), 2, 300, torch.float32, "cuda", WIDE)
