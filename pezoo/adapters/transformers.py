@@ -69,7 +69,8 @@ def use(
     `rope` leaves a model with its own rotation as it is, whatever that rotation is. What else turns
     pairs of q and k (`rope(...)`, `rerope`, `window:xpos`, ...) uses the model's layout of pairs,
     base and rope_parameters unless the text has its own, so that pretrained weights can be used.
-    Texts of up to `encoding.rope_within` tokens then get the model's own logits.
+    Texts of up to `encoding.rope_within` tokens then get the model's own logits; where that is 0
+    or None, as in `axial_rope`, whose frequencies are its own, the model has to be trained.
 
     Windows, attention sinks, soft caps and layers without attention stay as they are, and
     cross-attention, which compares content alone.
