@@ -111,11 +111,20 @@ def overview_of(tables: Sequence[Table], names: Mapping[str, str], catalog: Cata
         heads=heads(tables),
         seeds=seeds_of(plain) if plain else [],
         names=marked(names, tables, catalog),
-        disclosure=disclosure(tables, catalog),
+        disclosure=" ".join(filter(None, [_counted(tables, counts), disclosure(tables, catalog)])),
         untested=untested(lines),
         baselines=[one.unseen for one in baselines] or None,
         baseline=mean_baseline(baselines, counts) if baselines else None,
     )
+
+
+def _counted(tables: Sequence[Table], counts: Sequence[bool]) -> str:
+    """Name the tasks that the mean is over, where others have a column; "" where all count."""
+    own = [table.first.task for table, counted in zip(tables, counts, strict=True) if counted]
+    if not own or len(own) == len(counts):
+        return ""
+    which = f"{len(own)} of {len(counts)} tasks, which enough have learned: {_in_words(own)}"
+    return f"The mean, by which encodings are ranked, is over {which}."
 
 
 def findings(tables: Sequence[Table]) -> list[str]:

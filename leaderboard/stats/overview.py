@@ -1,9 +1,9 @@
 """All tasks of a protocol in one table: a line per encoding, ranked by the mean over the tasks.
 
-A task counts in the mean if at least half of the encodings without typed options have learned it;
-an encoding is ranked if it has a number on each such task, so that ranks compare encodings that
-have learned the same tasks. A task that less than a tenth have run has no column.
-The baseline of a table is the token accuracy of a predictor that ignores the prompt.
+A task counts in the mean if at least half of the encodings that can be ranked have run it, and half
+of these have learned it; an encoding is ranked if it has a number on each such task, so that ranks
+compare encodings that have learned the same tasks. A task that less than a tenth have run has no
+column. The baseline of a table is the token accuracy of a predictor that ignores the prompt.
 """
 
 from bisect import bisect
@@ -34,25 +34,29 @@ def overview(tables: Sequence[Table]) -> list[Line]:
 
 def counting(tables: Sequence[Table]) -> tuple[bool, ...]:
     """Return which of these tasks count in the mean."""
-    learned, every = _learned(tables)
-    return tuple(2 * own >= every for own in learned)
+    learned, ran, every = _learned(tables)
+    return tuple(2 * k >= n and 2 * n >= every for k, n in zip(learned, ran, strict=True))
 
 
 def heads(tables: Sequence[Table]) -> list[str]:
-    """Return the tasks' names, with `(2 of 9 learned)` for one that does not count."""
-    learned, every = _learned(tables)
-    return [
-        table.first.task + ("" if counts else f" ({own} of {every} learned)")
-        for table, own, counts in zip(tables, learned, counting(tables), strict=True)
+    """Return the tasks' names, with `(2 of 9 learned)` or `(run by 2 of 9)` for one that does not
+    count."""
+    learned, ran, every = _learned(tables)
+    found = []
+    for table, k, n, counts in zip(tables, learned, ran, counting(tables), strict=True):
+        why = f" (run by {n} of {every})" if 2 * n < every else f" ({k} of {n} learned)"
+        found.append(table.first.task + ("" if counts else why))
+    return found
+
+
+def _learned(tables: Sequence[Table]) -> tuple[list[int], list[int], int]:
+    """Return by task how many encodings have learned it and have run it, and how many have run any
+    task, of those that can be ranked."""
+    can = [
+        [row for row in t.rows if row.seeds and row.competes and not row.receives] for t in tables
     ]
-
-
-def _learned(tables: Sequence[Table]) -> tuple[list[int], int]:
-    """Return, by task, how many encodings without typed options have learned it, and of how many
-    that have a finished run of any task."""
-    rows = [[row for row in table.rows if row.seeds and row.competes] for table in tables]
-    every = {row.label for own in rows for row in own}
-    return [sum(row.learned for row in own) for own in rows], len(every)
+    every = {row.label for own in can for row in own}
+    return [sum(row.learned for row in own) for own in can], [len(own) for own in can], len(every)
 
 
 def protocols(tables: Sequence[Table]) -> list[str]:

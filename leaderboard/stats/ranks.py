@@ -52,11 +52,13 @@ def ranked(rows: Sequence[Placed]) -> list[Placed]:
 def comparisons(rows: Sequence[Row] | Sequence[Line]) -> list[Comparison]:
     """Compare every pair of rows that have a number, corrected for the number of pairs.
 
-    A row that does not compete changes no other row's result: its pairs are corrected as if it were
-    the only such row in the table.
+    A row set apart (custom options, hints, oracles, controls) changes no other row's result: its
+    pairs are corrected as if it were the only such row in the table.
     """
     scored = _scored(rows)
-    own = sorted((r.label, r.by_seed, r.step, r.in_bits, r.competes) for r in scored)
+    own = sorted(
+        (r.label, r.by_seed, r.step, r.in_bits, r.competes and not r.receives) for r in scored
+    )
     return [*_compared(tuple(own))]
 
 
@@ -103,20 +105,20 @@ def verdicts(rows: Sequence[Row]) -> list[str]:
     compared = {label for pair in signs for label in pair}
     if alone := [row.label for row in scored if row.label not in compared]:
         lines.append(f"Not compared, with fewer than two shared seeds: {', '.join(alone)}")
-    if sum(row.custom for row in scored) > 1:
-        lines.append("Encodings with custom options are not compared with each other")
+    if sum(row.custom or bool(row.receives) for row in scored) > 1:
+        lines.append("Encodings set apart are not compared with each other")
     return lines
 
 
 def _pairs(scored: Sequence[Row], found: Sequence[Comparison]) -> str:
     """Describe the pairs that Holm's correction covers."""
-    custom = {row.label for row in scored if row.custom}
+    custom = {row.label for row in scored if row.custom or row.receives}
     plain = sum(not {one.first, one.second} & custom for one in found)
     if not plain:
-        return "over the pairs of each encoding with custom options"
+        return "over the pairs of each encoding set apart"
     words = f"over {plain} pair{'s' * (plain > 1)}"
     if plain < len(found):
-        words += "; an encoding with custom options adds its own pairs to its own tests alone"
+        words += "; an encoding set apart adds its own pairs to its own tests alone"
     return words
 
 
@@ -137,7 +139,7 @@ def _obstacle(rows: Sequence[Row]) -> str:
         name = f"only {scored[0].label}" if scored else "no encoding"
         return f"{name} has a score at unseen lengths"
     if any(len(dict(a.by_seed).keys() & dict(b.by_seed)) > 1 for a, b in combinations(scored, 2)):
-        return "those that share two seeds all have custom options"
+        return "those that share two seeds are all set apart"
     return "no two encodings share two seeds"
 
 

@@ -119,12 +119,12 @@ def test_verdicts_in_words(record):
 
 def test_two_with_custom_options_are_left_out_not_put_down_to_their_seeds(record):
     typed = [one for n in range(2) for one in seeds(record, f"c(n={n})", 60 + n, 62, 61)]
-    own = "; an encoding with custom options adds its own pairs to its own tests alone"
+    own = "; an encoding set apart adds its own pairs to its own tests alone"
     test = "Paired t tests over shared seeds, 5 % level, Holm's correction"
-    left = "Encodings with custom options are not compared with each other"
+    left = "Encodings set apart are not compared with each other"
     a, b = seeds(record, "a", 10, 12, 11), seeds(record, "b", 11, 10, 12)
     assert verdicts(summarise(a + typed)) == [
-        f"{test} over the pairs of each encoding with custom options:",
+        f"{test} over the pairs of each encoding set apart:",
         "c(n=1): better than a",
         "c(n=0): better than a",
         left,
@@ -152,7 +152,7 @@ def test_why_nothing_is_compared(record):
             "no encoding has a score at unseen lengths",
         ),
         (a + seeds(record, "b", 5, 5, first=1), "no two encodings share two seeds"),
-        (typed, "those that share two seeds all have custom options"),
+        (typed, "those that share two seeds are all set apart"),
     ):
         assert verdicts(summarise(records)) == [f"No comparison: {why}"]
 

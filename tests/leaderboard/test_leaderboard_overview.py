@@ -14,7 +14,7 @@ from leaderboard.render import site
 from leaderboard.render.data import site_data
 from leaderboard.render.markdown import files
 from leaderboard.render.overviews import disclosure
-from leaderboard.stats.overview import overview, with_column
+from leaderboard.stats.overview import counting, heads, overview, with_column
 from leaderboard.stats.ranks import comparisons
 from leaderboard.stats.summary import summarise
 from leaderboard.stats.tables import tables
@@ -42,12 +42,12 @@ def test_one_record_on_a_new_task_takes_no_place_away(record):
     assert lines[0].unseen.mean == pytest.approx(0.9)
     text = re.sub(" +", " ", markdown(found))
     assert (
-        "| rank | encoding | mean | 1/rank | copy | reverse | scan&#95;cot (1 of 3 learned) |"
+        "| rank | encoding | mean | 1/rank | copy | reverse | scan&#95;cot (run by 1 of 3) |"
         in text.replace("scan_cot", "scan&#95;cot")
     )
     assert "| 3 | c | 70.0 | 0.33 | 1x¹ (70.0) | 1x¹ (70.0) | ≥2x¹ (100.0) |" in text
     data = site_data(found, Catalog())["overviews"][0]
-    assert data["heads"][2] == "scan_cot (1 of 3 learned)"
+    assert data["heads"][2] == "scan_cot (run by 1 of 3)"
 
 
 def test_a_task_that_less_than_a_tenth_have_run_has_a_section_and_no_column(record):
@@ -187,7 +187,8 @@ def test_the_pairs_of_the_data_are_those_of_the_tests(record):
     ]  # fmt: skip
     one, found = table["pairs"][0], comparisons(found[0].rows)[0]
     stat = found.difference
-    assert one[2:7] == pytest.approx([stat.mean, stat.low, stat.high, 3, found.adjusted], 1e-5)
+    want = [stat.mean, stat.low, stat.high, 3, found.p, found.adjusted]
+    assert one[2:8] == pytest.approx(want, 1e-5)
 
 
 def test_a_decoded_row_says_so(record):
@@ -207,3 +208,19 @@ def test_what_an_encoding_receives():
         "oracle", "receives the length", "receives positions", "receives positions", "",
         "control", "control", "receives the length",
     ]  # fmt: skip
+
+
+def test_a_task_counts_by_the_encodings_that_ran_it(record):
+    """Two of three that ran scan_cot have learned it, of four; an oracle and a control are none."""
+    records = results(record, "abcd")
+    for name, trained in {"a": 100, "b": 100, "c": 0, "ideal": 100, "latch:rope": 0}.items():
+        records.append(record(name, right={10: trained, 20: 0}, task="scan_cot"))
+    found = tables(records, KNOWN)
+    assert {row.label for table in found for row in table.rows if row.receives} == {
+        "ideal", "latch:rope",
+    }  # fmt: skip
+    assert heads(found)[2] == "scan_cot"
+    assert counting(found) == (True, True, True)
+    records.append(record("d", right={10: 0, 20: 0}, task="scan_cot"))
+    records.append(record("e", right={10: 0, 20: 0}, task="scan_cot"))
+    assert heads(tables(records, KNOWN))[2] == "scan_cot (2 of 5 learned)"

@@ -81,7 +81,7 @@ def test_the_encoder_track_is_a_section_of_the_front_page(record, tmp_path):
     site.build(found, records, tmp_path)
     page = Page(tmp_path / "index.html")
     assert page.text.count("The encoder track: mine") == 1
-    head = "copy (1 of 3 learned)"
+    head = "copy (run by 1 of 3)"
     lines = {line["encoding"]: line for line in page.table(head)}
     assert (lines["rope"][head], lines["rope"]["reverse"]) == ("1x¹75.0", "not run")
     assert (lines["baseline"][head], lines["baseline"]["reverse"]) == ("10.0", "10.0")

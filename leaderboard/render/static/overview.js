@@ -105,7 +105,7 @@
       value: (line) => measure.value(line.mean),
       cell: (line) =>
         line.mean === null ? unlearned(line) : html`<span title="${certainty(line, measure)}">${measure.text(line.mean)}</span>`,
-      help: "over unseen lengths, mean over the tasks that at least half of the encodings have learned",
+      help: "over unseen lengths, mean over the tasks that half of the encodings have run, and half of these have learned",
     };
     const mean = {
       key: "shown",
