@@ -31,6 +31,10 @@ _OVERRIDE = re.compile(rf"(?P<key>{_WHOLE}|[^=])*?)=(?P<value>.*)", re.DOTALL)
 _PART = re.compile(rf"{_WHOLE}|[^.])+")
 _MESSAGES = {  # in place of pydantic's
     "tuple_type": "expected a list, such as [5, 6]",
+    "int_parsing": "expected a whole number",
+    "int_from_float": "expected a whole number",
+    "float_parsing": "expected a number",
+    "bool_parsing": "expected true or false",
     "string_pattern_mismatch": "expected letters, digits, _, + and -",
 }
 
@@ -80,7 +84,7 @@ def read_protocol(
     try:
         return Protocol.model_validate(raw)
     except ValidationError as error:
-        raise ConfigError(f"protocol {name}, {_reason(error)}") from error
+        raise ConfigError(f"protocol {name}, {reason(error)}") from error
 
 
 def read_settings(path: Path, folder: Path) -> Settings:
@@ -172,13 +176,15 @@ def _drop_task_settings(own: Any, part: str, name: str) -> None:
                 more.pop(name, None)
 
 
-def _reason(error: ValidationError) -> str:
+def reason(error: ValidationError) -> str:
     """Describe the first error: its place, what is expected and what was found."""
     first = error.errors()[0]
     *path, last = [str(part) for part in first["loc"]] or [""]
     if first["type"] == "extra_forbidden" and (known := _fields(path)):
         table = ".".join(path) or "the protocol"
-        return unknown(f"setting in {table}", last, sorted(known))
+        within = [part for part in _TABLES if not path and last in _TABLES[part].model_fields]
+        known = [f"{within[0]}.{last}"] if within else sorted(known)
+        return unknown(f"setting in {table}", last, known)
     where = ".".join([*path, last]) or "its settings"
     message = _MESSAGES.get(first["type"], first["msg"].removeprefix("Value error, "))
     found = "" if isinstance(first["input"], dict) else f", was {str(first['input'])[:60]!r}"
@@ -187,12 +193,16 @@ def _reason(error: ValidationError) -> str:
 
 def _fields(path: Sequence[str]) -> list[str]:
     """Return the valid names in a table, or [] where any name is valid."""
-    models = {"model": Model, "train": Train, "eval": Eval, "start": Start}
     match path:
         case []:
             return list(Protocol.model_fields)
         case ["tasks", _]:
             return list(TaskSettings.model_fields)
-        case [part] | ["tasks", _, ("train" | "eval") as part] if part in models:
-            return list(models[part].model_fields)
+        case [part] | ["tasks", _, ("train" | "eval") as part] if part in _TABLES:
+            return list(_TABLES[part].model_fields)
     return []
+
+
+_TABLES: dict[str, type[Model | Train | Eval | Start]] = {
+    "model": Model, "train": Train, "eval": Eval, "start": Start,
+}  # fmt: skip

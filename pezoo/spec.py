@@ -104,15 +104,19 @@ def bare(spec: str) -> str:
     return spec
 
 
+FEW = 12  # names that a message lists beside the nearest one
+
+
 def unknown(what: str, given: str, known: Iterable[str]) -> str:
-    """Return the error message for an unknown name, with the nearest known one.
+    """Return the error message for an unknown name, with the nearest known one, or all.
 
     >>> unknown("encoding", "rpoe", ["alibi", "rope"])
     "unknown encoding 'rpoe'; did you mean rope? (known: alibi, rope)"
     """
     known = list(known)
-    names = ", ".join(known) or "none"
-    return f"unknown {what} {brief(given)}{nearest(given, known)} (known: {names})"
+    names, near = ", ".join(known) or "none", nearest(given, known)
+    listed = "" if near and len(known) > FEW else f" (known: {names})"
+    return f"unknown {what} {brief(given)}{near}{listed}"
 
 
 def choice(what: str, given: str, known: Iterable[str]) -> None:

@@ -55,7 +55,7 @@ def imports():
     return {name: imported(path.read_text("utf-8")) - {name} for name, path in FILES.items()}
 
 
-MOST_LINES = 42_050  # a higher number needs an entry in docs/decisions
+MOST_LINES = 42_080  # a higher number needs an entry in docs/decisions
 
 
 def test_the_source_stays_small():

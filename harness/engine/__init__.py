@@ -15,7 +15,7 @@ from pathlib import Path
 
 from experiment.config import RunConfig
 from harness.runs.events import ReportOf
-from pezoo.spec import unknown
+from pezoo.spec import nearest, unknown
 
 NAMES = ("local", "ray", "submitit", "ddp")
 _NEEDS = ("ray", "submitit")
@@ -68,7 +68,8 @@ def make(name: str | None, options: Options) -> Engine:
     """
     name = name or ("ddp" if "TORCHELASTIC_RUN_ID" in os.environ else "local")
     if name not in NAMES:
-        raise EngineError(unknown("engine", name, NAMES))
+        slurm = "; Slurm is submitit" if nearest(name, ["slurm"]) else ""
+        raise EngineError(unknown("engine", name, NAMES) + slurm)
     for option, value, owner in (
         ("--address", options.address, "ray"),
         ("--slurm", options.slurm, "submitit"),

@@ -216,6 +216,8 @@ def parse_request(
 ) -> Request:
     """Check every part. Errors: SpecError, ConfigError or ValueError."""
     encodings = parse_list(pe)
+    if swapped := [str(one) for one in encodings if one.name in tasks.names()]:
+        raise ConfigError(f"--pe {swapped[0]} is a task: give it with --task, encodings with --pe")
     specs = [str(check(encoding)) for encoding in encodings]
     names = [tasks.check(str(spec)) for spec in text_form.parse_list(task)]
     for what, given in (("encoding", specs), ("task", names)):
@@ -235,7 +237,7 @@ def check_device(device: str) -> str:
     """
     kind, colon, number = device.partition(":")
     if kind == "gpu":  # nearest in spelling is xpu
-        raise ConfigError(f"unknown device {device!r}; did you mean cuda? (or xpu, mps)")
+        raise ConfigError(f"unknown device {device!r}; did you mean cuda? (or cpu, mps, xpu)")
     names = ("auto", *DEVICES)
     if kind not in names or (colon and not re.fullmatch("[0-9]+", number)):
         raise ConfigError(f"{unknown('device', device, names)}; a second GPU is cuda:1")
@@ -254,6 +256,6 @@ def check_device(device: str) -> str:
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise ConfigError(
-            f"device {device!r} cannot be used here: {reason} (choose auto, cpu, cuda or mps)"
+            f"device {device!r} cannot be used here: {reason} (choose auto or cpu)"
         ) from error
     return device

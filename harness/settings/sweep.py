@@ -14,6 +14,7 @@ from typing import Any, get_origin
 from pydantic import ValidationError
 
 from experiment.config import ConfigError, Protocol, RunConfig, Train
+from experiment.protocol import reason
 from experiment.seeds import parse_seeds
 from harness import tasks
 from leaderboard.record.schema import Cost, Record
@@ -99,8 +100,7 @@ def _values(name: str, text: str, train: Train) -> list[Value]:
         try:
             made = Train.model_validate(train.model_dump() | {name: part.strip()})
         except ValidationError as error:
-            reason = error.errors()[0]["msg"]
-            raise ConfigError(f"--tune {name}={part.strip()}: {reason}") from error
+            raise ConfigError(f"--tune {reason(error)}") from error
         value = getattr(made, name)
         if value in values:
             raise ConfigError(f"--tune {name} has the value {value} twice")

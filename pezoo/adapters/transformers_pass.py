@@ -384,8 +384,8 @@ def turn(placement: Placement, index: int, module: Any, args: Any, found: Any) -
 
 MISSING = (
     "no encoding is attached: call use(model, encoding), or load(folder) in place of "
-    "from_pretrained. If you did, leave out gradient checkpointing: this model's layers do not "
-    "pass on keyword arguments"
+    "from_pretrained. After either of them, gradient checkpointing is the cause: this model's "
+    "layers do not pass on keyword arguments"
 )
 
 

@@ -102,7 +102,8 @@ class RoPE(Encoding):
             if self.training and progress is None:
                 raise ValueError(
                     f"rope(drop={self.drop}) needs the progress of training: pass progress=... to "
-                    "draw (in transformers, EncodingTrainer does), or call eval()"
+                    "draw, or set model.base_model.progress in transformers, where "
+                    "EncodingTrainer does; after eval() it has no positions"
                 )
             turns = float(progress is not None and progress < self.drop)
             drawn[TURN] = torch.tensor(turns, device="cpu")  # also where a model is built on meta

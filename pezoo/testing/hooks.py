@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
+from difflib import get_close_matches
 from functools import partial
 from inspect import signature
 from typing import Any, Unpack, get_args
@@ -43,6 +44,7 @@ def check_constructible(factory: Factory) -> None:
         require(encoding.shape == shape, message)
         _check_claims(encoding)
         _check_options(type(encoding))
+    _check_names(type(encoding))
 
 
 def _check_claims(encoding: Encoding) -> None:
@@ -57,6 +59,18 @@ def _check_claims(encoding: Encoding) -> None:
         ("modes", named, "a tuple of names"),
     ):
         require(fits, f"{name} must be {valid}; got {getattr(encoding, name)!r}")
+
+
+def _check_names(cls: type[Encoding]) -> None:
+    """Check that no attribute of the class is a misspelt one of Encoding."""
+    known = [name for name in vars(Encoding) if not name.startswith("_")]
+    for one in cls.__mro__[: cls.__mro__.index(Encoding)]:
+        for name in vars(one):
+            if name.startswith("_") or hasattr(Encoding, name):
+                continue
+            turned = [other for other in known if sorted(other) == sorted(name)]
+            near = turned or get_close_matches(name, known, 1, 0.87)
+            require(not near, f"{one.__name__}.{name} changes nothing; did you mean {near[:1]}?")
 
 
 def _check_globals(factory: Factory) -> None:
@@ -224,6 +238,7 @@ def _leaves(hook: str, given: dict[str, Tensor], call: Callable[[], Any]) -> Any
 def check_deterministic(factory: Factory) -> None:
     """Check that the same seed gives the same encoding, and the same tokens the same output."""
     first, second = (build(factory, seed=4) for _ in range(2))
+    before = {**vars(first)}
     one, again, other = (run(encoding, tokens()) for encoding in (first, first, second))
     finite(one, "(a query may be left without any key, even itself)")
     message = (
@@ -231,6 +246,8 @@ def check_deterministic(factory: Factory) -> None:
         "generator, and keep no state in self"
     )
     close(one, again, 0, message)
+    kept = [name for name, own in vars(first).items() if before.get(name, _NEW) is not own]
+    require(not kept, f"a pass sets self.{''.join(kept[:1])}: keep what it computes in ctx.memo")
     message = "two instances built with one seed differ: use torch's generator for initial values"
     close(one, other, 0, message)
 
@@ -379,6 +396,7 @@ def check_pure(factory: Factory) -> None:
                 pass
 
 
+_NEW = object()
 _WHERE = ": create tensors with device=ctx.pos.device"
 
 

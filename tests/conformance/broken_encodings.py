@@ -75,6 +75,9 @@ class Raw(Encoding):
 # How it is built.
 
 broken("constructible", "version must be", version="2")
+broken("constructible", "transfrom changes nothing; did you mean .*'transform'", transfrom=1)
+broken("constructible", "bais changes nothing; did you mean .*'bias'", bais=1)
+broken("constructible", "relatve changes nothing; did you mean .*'relative'", relatve=True)
 broken("constructible", "max_len must be", max_len=20.5)
 broken("constructible", "modes must be a tuple", modes="fast")
 broken(
@@ -245,6 +248,11 @@ class GlobalDraw(Encoding):
 
 
 broken("deterministic", "only in draw", GlobalDraw)
+broken(
+    "deterministic",
+    "sets self.last",
+    bias=lambda self, q, k, ctx: setattr(self, "last", ctx.distance()[:, None].to(q.dtype)),
+)
 broken("state_dict", "after load_state_dict", GlobalDraw)
 broken(
     "deterministic",

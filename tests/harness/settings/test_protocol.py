@@ -77,7 +77,7 @@ def test_a_changed_protocol_has_another_name():
         ("tasks.copy.evl.window=5", "tasks.copy 'evl'; did you mean eval"),
         ("tasks.copy.eval.widow=5", "tasks.copy.eval 'widow'; did you mean window"),
         ("tasks.copy.eval.window=5", "quick, tasks.copy.eval: stride 20 must be below window 5"),
-        ("tasks.copy.eval.stride=x", "quick, tasks.copy.eval.stride: Input should be"),
+        ("tasks.copy.eval.stride=x", "quick, tasks.copy.eval.stride: expected a whole number"),
         ('tasks."copy(symbols=2)".eval.widow=5', "did you mean window"),
         ("tasks.copy.train_lengths=[10, 5]", r"lengths are \[10, 5\]: expected the shortest"),
         ("tasks.copy.curriculum=[{until=0.5,max=2},{until=0.4,max=3}]", "expected each above the"),

@@ -20,7 +20,7 @@ def test_auto(cuda, mps, found, monkeypatch):
 
 
 def test_a_device_that_is_not_there():
-    with pytest.raises(ConfigError, match=r"'mps:7' cannot be used here: .* cpu, cuda or mps\)"):
+    with pytest.raises(ConfigError, match=r"'mps:7' cannot be used here: .*auto or cpu\)"):
         check_device("mps:7")
     with pytest.raises(ConfigError, match="unknown device 'mpss'; did you mean mps"):
         check_device("mpss")
@@ -28,6 +28,21 @@ def test_a_device_that_is_not_there():
     for wrong in ("cpu:1", "cpu:99", "cpu:", "cpu:-1", "cuda:١"):
         with pytest.raises(ConfigError, match="device"):
             check_device(wrong)
+
+
+@pytest.mark.parametrize(
+    ("pe", "sets", "words"),
+    [
+        ("rope", "steps=500", r"'steps'; did you mean train.steps\?"),
+        ("rope", "train.steps=abc", "train.steps: expected a whole number, was 'abc'"),
+        ("rope", "train.lr=fast", "train.lr: expected a number, was 'fast'"),
+        ("copy", "train.steps=5", "--pe copy is a task: give it with --task"),
+        ("rpoe", "train.steps=5", r"'rpoe'; did you mean rope\?$"),
+    ],
+)
+def test_a_wrong_word_is_answered_by_the_right_one(pe, sets, words):
+    with pytest.raises(ValueError, match=words):
+        parse_request(pe, "copy", "quick", "0", (sets,))
 
 
 def test_kernels_on_apples_gpu_are_torchs():
