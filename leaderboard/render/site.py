@@ -35,6 +35,7 @@ from leaderboard.render.overviews import findings, overview_of
 from leaderboard.render.runs import runs_as_csv
 from leaderboard.render.templating import render
 from leaderboard.render.which import BUDGETS, advice, answers
+from leaderboard.stats.costs import measured
 from leaderboard.stats.overview import main_tables, ordered, protocols, with_column
 from leaderboard.stats.tables import Table
 from pezoo import __version__
@@ -252,7 +253,9 @@ def _of_encodings(
     for name, facts in common["data"]["encodings"].items():
         parts = catalog.parts(name)
         grids = {part.name: prf_grids(part.prf_maps, part.name) for part in parts if part.prf_maps}
+        costs = [one for one in measured() if one.encoding == name]
         more = {"parts": parts, "hooks": HOOKS, "prf_grids": grids, "claims": claims[name]}
+        more |= {"costs": costs}
         yield facts["page"], render("encoding.html", name=name, **more, **common)
         drawn |= {part.name: part.picture[0] for part in parts if part.picture}
     yield from ((f"pictures/{name}.explained.svg", svg) for name, svg in drawn.items())

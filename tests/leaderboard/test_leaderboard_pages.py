@@ -44,7 +44,7 @@ from leaderboard.render.markdown import files
 from leaderboard.render.overviews import findings
 from leaderboard.render.prose import ENTRIES, cited
 from leaderboard.render.which import answers
-from leaderboard.stats.costs import training_costs
+from leaderboard.stats.costs import measured, training_costs
 from leaderboard.stats.frame import COLUMNS
 from leaderboard.stats.overview import baseline
 from leaderboard.stats.rows import Points
@@ -892,3 +892,13 @@ def test_what_an_interrupted_build_left_goes_with_the_next(raw, save, tmp_path):
     assert all(page.is_file() for page in pages)
     build(None, save(raw("rope"), folder="fewer"), out, None)
     assert [page.is_file() for page in pages] == [True, False]
+
+
+def test_a_page_of_an_encoding_has_its_costs(raw, save, tmp_path):
+    build(None, save(raw("prism")), tmp_path / "site", None)
+    text = Page(tmp_path / "site" / "encoding" / "prism.html").text
+    own = [one for one in measured() if one.encoding == "prism"]
+    assert len(own) > 1
+    for one in own:
+        assert f"At length {one.length:,}" in text
+        assert f"a training step {one.train:.1f} times rope's" in text
