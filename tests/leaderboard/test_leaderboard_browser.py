@@ -12,13 +12,12 @@ import http.server
 import io
 import json
 import os
-import re
 import shutil
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -28,7 +27,7 @@ from made_records import KNOWN, text_record, tuned_record
 
 from leaderboard.build import build as build_site
 from leaderboard.catalog import PRFMaps
-from leaderboard.record.read import RECORDS, Record, load
+from leaderboard.record.read import Record, load
 from leaderboard.render import site
 from leaderboard.stats.comparisons import holm
 from leaderboard.stats.costs import measured
@@ -651,18 +650,6 @@ def test_compare_has_the_differences_of_one_device(visit, raw, save, tmp_path):
         lines = page.locator("#table .grid tbody tr", has_text="copy").all_inner_texts()
         assert len(lines) == pairs
         assert all(" is better" in line for line in lines)
-
-
-def test_committed_pages_load_at_most_300_kb(tmp_path):
-    build(None, RECORDS, site := tmp_path / "site", None)
-    packed = cache(lambda path: len(gzip.compress(path.read_bytes(), 6)))
-    tables, pairs = (max(map(packed, site.glob(f"data/*.{k}.js"))) for k in ("tables", "pairs"))
-    pages = [path for path in site.rglob("*.html") if path.name != "runs.html"]
-    for path in sorted(pages, key=lambda path: path.stat().st_size)[-100:]:
-        names = re.findall(r'(?:src|href)="([^"]+[.](?:js|css))"', path.read_text())
-        own = packed(path) + sum(packed((path.parent / name).resolve()) for name in names)
-        later = tables + pairs * (path.name == "compare.html") if "data.js" in str(names) else 0
-        assert own + later < 300_000, path.name
 
 
 def test_compare_corrects_for_the_pairs_with_a_reference(visit, example):
