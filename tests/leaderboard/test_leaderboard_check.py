@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import shlex
 import subprocess
 import time
@@ -447,11 +448,22 @@ def test_encodings_that_train_alike_are_no_copies(save):
 
 def test_encodings_train_alike_whichever_version_of_the_task_they_ran_on():
     first = changed(committed("quick/copy/rope", 1), {"config.task_version": 99})
-    one, same, other = (
+    one, *same, other = (
         Record.of(changed(first, {"config.encoding": name})).config
-        for name in ("rope", "window:rope", "rope(base=500.0)")
+        for name in ("rope", "window:rope", "self_extend(group=0)", "rope(base=9900.0)")
     )
-    assert alike(one, same)
+    assert all(alike(one, config) for config in same)
+    assert not alike(one, other)
+
+
+def test_losses_that_are_rounded_in_other_ways_are_alike(monkeypatch):
+    one, other = (Record.of(committed("quick/copy/rope", seed)).config for seed in (1, 2))
+    losses = {one.seed: [7.434447288513184, 5.104269027709961], other.seed: [7.434447765350342]}
+    losses[other.seed] += [5.104269504547119]  # of self_extend(group=0) and rope at 1,024 bytes
+    facts = sys.modules["harness.cli.verify.facts"]
+    monkeypatch.setattr(facts, "_first_losses", lambda config: losses[config.seed])
+    assert alike(one, other)
+    losses[other.seed][0] *= 1 + 1e-6
     assert not alike(one, other)
 
 
