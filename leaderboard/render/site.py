@@ -253,9 +253,8 @@ def _of_encodings(
     for name, facts in common["data"]["encodings"].items():
         parts = catalog.parts(name)
         grids = {part.name: prf_grids(part.prf_maps, part.name) for part in parts if part.prf_maps}
-        costs = [one for one in measured() if one.encoding == name]
         more = {"parts": parts, "hooks": HOOKS, "prf_grids": grids, "claims": claims[name]}
-        more |= {"costs": costs}
+        more |= {"costs": [one for one in measured() if one.encoding == name]}
         yield facts["page"], render("encoding.html", name=name, **more, **common)
         drawn |= {part.name: part.picture[0] for part in parts if part.picture}
     yield from ((f"pictures/{name}.explained.svg", svg) for name, svg in drawn.items())

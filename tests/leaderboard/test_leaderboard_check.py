@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 import shlex
 import subprocess
+import sys
 import time
 from collections import defaultdict
 from dataclasses import replace

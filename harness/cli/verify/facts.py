@@ -39,10 +39,7 @@ ROUNDING = 4e-7  # of their losses, relative; rope(base=9900.0) is 7e-6 from rop
 
 
 def alike(one: RunConfig, other: RunConfig) -> bool:
-    """Return whether two encodings train alike, as rope and window:rope on short texts.
-
-    Losses may be rounded in other ways, as rope's and self_extend's.
-    """
+    """Return whether two encodings train alike but for rounding, as rope and self_extend do."""
     try:
         pairs = zip(_first_losses(one), _first_losses(other), strict=True)
         return all(isclose(a, b, rel_tol=ROUNDING) for a, b in pairs)
