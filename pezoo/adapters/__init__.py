@@ -75,7 +75,9 @@ def _replaced(encoding: Encoding) -> str:
 
 def _in_ways(encoding: Encoding) -> bool:
     """Return True if `Encoding.ways` gives all that the encoding computes."""
-    return type(encoding).ways is not Encoding.ways and not encoding.replaces_softmax
+    own = type(encoding)
+    adds = own.bias is not Encoding.bias or own.bias_form is not Encoding.bias_form
+    return own.ways is not Encoding.ways and not (adds or encoding.replaces_softmax)
 
 
 def attend(

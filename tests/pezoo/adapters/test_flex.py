@@ -10,7 +10,7 @@ from torch.nn.attention import flex_attention
 from torch.overrides import TorchFunctionMode
 
 import pezoo
-from pezoo import Encoding, Shape
+from pezoo import Encoding, FoX, ReRoPE, Shape
 from pezoo.adapters import (
     CAUSAL,
     BackendError,
@@ -18,6 +18,7 @@ from pezoo.adapters import (
     attention_mask,
     block_mask,
     flex,
+    resolve,
 )
 from pezoo.base import ScoreMod
 from pezoo.testing import SHAPE, build, context, tokens
@@ -100,6 +101,12 @@ def test_flex_is_eager(text, case, mask):
         want = attend(encoding, q, k, v, ctx, None, "eager")
         got = attend(encoding, q, k, v, ctx, given, "flex")
     torch.testing.assert_close(got, want, atol=1e-4 if text == "relative" else 1e-9, rtol=0)
+
+
+def test_flex_refuses_products_with_a_bias_which_it_would_leave_out():
+    own = type("Own", (ReRoPE,), {"bias": FoX.bias})
+    with pytest.raises(BackendError, match="replaces the product of q and k"):
+        resolve("flex", own(SHAPE))
 
 
 @pytest.mark.parametrize("inner", ["bipe(separators=[3]):alibi", "window(size=3):alibi"])
