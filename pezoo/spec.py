@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from typing import Any, Self
 
 LONG = 200  # letters of a text that messages show whole
+FEW = 12  # names that a message lists beside the nearest one
 _PART = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?:\((.*)\))?\s*", re.DOTALL)
 
 
@@ -102,9 +103,6 @@ def bare(spec: str) -> str:
     while (shorter := re.sub(r"\([^()]*\)", "", spec)) not in ("", spec):
         spec = shorter  # without one level of parentheses
     return spec
-
-
-FEW = 12  # names that a message lists beside the nearest one
 
 
 def unknown(what: str, given: str, known: Iterable[str]) -> str:

@@ -132,7 +132,7 @@ def findings(tables: Sequence[Table]) -> list[str]:
     lines = bare_lines(overview(tables))
     solved, unsolved, unlearned, fewest = [], [], [], []
     for table in tables:
-        rows = [row for row in table.rows if row.competes and not row.receives]
+        rows = [row for row in table.rows if not row.set_apart]
         scored = [row for row in rows if row.unseen and not row.aside]  # the best first
         solvers = [row for row in rows if row.reach_open and len(row.seeds) >= SEEDS]
         if scored and scored[0].unseen and scored[0].in_bits:

@@ -8,7 +8,7 @@ column. The baseline of a table is the token accuracy of a predictor that ignore
 
 from bisect import bisect
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import log
 from statistics import fmean
@@ -34,29 +34,25 @@ def overview(tables: Sequence[Table]) -> list[Line]:
 
 def counting(tables: Sequence[Table]) -> tuple[bool, ...]:
     """Return which of these tasks count in the mean."""
-    learned, ran, every = _learned(tables)
-    return tuple(2 * k >= n and 2 * n >= every for k, n in zip(learned, ran, strict=True))
+    return tuple(not why for why in _why_not(tables))
 
 
 def heads(tables: Sequence[Table]) -> list[str]:
-    """Return the tasks' names, with `(2 of 9 learned)` or `(run by 2 of 9)` for one that does not
-    count."""
-    learned, ran, every = _learned(tables)
-    found = []
-    for table, k, n, counts in zip(tables, learned, ran, counting(tables), strict=True):
-        why = f" (run by {n} of {every})" if 2 * n < every else f" ({k} of {n} learned)"
-        found.append(table.first.task + ("" if counts else why))
-    return found
+    """Return the tasks' names, with the reason in brackets why one does not count."""
+    return [table.first.task + why for table, why in zip(tables, _why_not(tables), strict=True)]
 
 
-def _learned(tables: Sequence[Table]) -> tuple[list[int], list[int], int]:
-    """Return by task how many encodings have learned it and have run it, and how many have run any
-    task, of those that can be ranked."""
-    can = [
-        [row for row in t.rows if row.seeds and row.competes and not row.receives] for t in tables
-    ]
-    every = {row.label for own in can for row in own}
-    return [sum(row.learned for row in own) for own in can], [len(own) for own in can], len(every)
+def _why_not(tables: Sequence[Table]) -> Iterator[str]:
+    """Yield why each task does not count, ` (run by 2 of 9)` or ` (2 of 9 learned)`; "" if it does.
+
+    The numbers are those of encodings that can be ranked.
+    """
+    ran = [[row for row in table.rows if row.seeds and not row.set_apart] for table in tables]
+    every = len({row.label for own in ran for row in own})
+    for own in ran:
+        n, k = len(own), sum(row.learned for row in own)
+        few = f" (run by {n} of {every})" if 2 * n < every else ""
+        yield few or f" ({k} of {n} learned)" * (2 * k < n)
 
 
 def protocols(tables: Sequence[Table]) -> list[str]:

@@ -30,7 +30,7 @@ def ranked(rows: Sequence[Placed]) -> list[Placed]:
     task has none either.
     """
     found = _signs(comparisons(rows))
-    rivals = [row for row in _scored(rows) if row.competes and not row.receives]
+    rivals = [row for row in _scored(rows) if not row.set_apart]
     tested = any((a.label, b.label) in found for a, b in combinations(rivals, 2))
 
     def placed(row: Placed) -> Placed:
@@ -56,16 +56,14 @@ def comparisons(rows: Sequence[Row] | Sequence[Line]) -> list[Comparison]:
     pairs are corrected as if it were the only such row in the table.
     """
     scored = _scored(rows)
-    own = sorted(
-        (r.label, r.by_seed, r.step, r.in_bits, r.competes and not r.receives) for r in scored
-    )
+    own = sorted((r.label, r.by_seed, r.step, r.in_bits, r.set_apart) for r in scored)
     return [*_compared(tuple(own))]
 
 
 @lru_cache(1000)  # a build asks for every table several times
 def _compared(rows: tuple[tuple[str, BySeed, float, bool, bool], ...]) -> tuple[Comparison, ...]:
     scores = {label: SeedScores(dict(own), step, bits) for label, own, step, bits, _ in rows}
-    return tuple(compare(scores, [label for label, *_, competes in rows if not competes]))
+    return tuple(compare(scores, [label for label, *_, apart in rows if apart]))
 
 
 def matrix(rows: Sequence[Row]) -> list[tuple[Row, list[str]]]:
@@ -105,14 +103,14 @@ def verdicts(rows: Sequence[Row]) -> list[str]:
     compared = {label for pair in signs for label in pair}
     if alone := [row.label for row in scored if row.label not in compared]:
         lines.append(f"Not compared, with fewer than two shared seeds: {', '.join(alone)}")
-    if sum(row.custom or bool(row.receives) for row in scored) > 1:
+    if sum(row.set_apart for row in scored) > 1:
         lines.append("Encodings set apart are not compared with each other")
     return lines
 
 
 def _pairs(scored: Sequence[Row], found: Sequence[Comparison]) -> str:
     """Describe the pairs that Holm's correction covers."""
-    custom = {row.label for row in scored if row.custom or row.receives}
+    custom = {row.label for row in scored if row.set_apart}
     plain = sum(not {one.first, one.second} & custom for one in found)
     if not plain:
         return "over the pairs of each encoding set apart"

@@ -128,6 +128,11 @@ class Row:
         return not self.custom and not self.aside
 
     @property
+    def set_apart(self) -> bool:
+        """True for a row that others are ranked and tested without."""
+        return not self.competes or bool(self.receives)
+
+    @property
     def plain(self) -> str:
         """The label of its encoding's ranked row."""
         return self.label.removesuffix(f" ({self.aside})")
@@ -199,6 +204,10 @@ class Line:
     @property
     def competes(self) -> bool:
         return self.own[0].competes
+
+    @property
+    def set_apart(self) -> bool:
+        return self.own[0].set_apart
 
     @property
     def encoding(self) -> str:

@@ -246,7 +246,7 @@ def check_deterministic(factory: Factory) -> None:
         "generator, and keep no state in self"
     )
     close(one, again, 0, message)
-    kept = [name for name, own in vars(first).items() if before.get(name, _NEW) is not own]
+    kept = [name for name, own in vars(first).items() if before.get(name, before) is not own]
     require(not kept, f"a pass sets self.{''.join(kept[:1])}: keep what it computes in ctx.memo")
     message = "two instances built with one seed differ: use torch's generator for initial values"
     close(one, other, 0, message)
@@ -396,7 +396,6 @@ def check_pure(factory: Factory) -> None:
                 pass
 
 
-_NEW = object()
 _WHERE = ": create tensors with device=ctx.pos.device"
 
 

@@ -35,7 +35,7 @@ def raw():
     found = defaultdict(dict)
     for path in RECORDS.rglob("*.json"):
         record = json.loads(path.read_text())
-        if record["status"] == "done" and record.get("tuning") is None:
+        if record["status"] == "done":
             key = record["protocol"], record["task"], record["encoding"]
             found[key][record["seed"]] = record["scores"]["last"]
     return found
